@@ -335,7 +335,7 @@ class Task(Protocol):
         """Compute reward and metrics from the transition: the next episode may already have begun."""
         ...
 
-    def begin_episodes(self, everyone: bool) -> None:
+    def begin_episodes(self, all_agents: bool) -> None:
         """Begin the next episode of agents that are done, or of all; queue these agents; observe the goal."""
         ...
 

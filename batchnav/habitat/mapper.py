@@ -41,7 +41,7 @@ class RobotMapper:
         """Intended translation of the last action, metres."""
         self._mapper = Mapper(
             config.depth.max_depth, config.map, config.body, self._body, self._goal,
-            max_climb=NavMeshSettings().agent_max_climb, draws_ego_map=EGO_MAP in names,
+            max_climb=NavMeshSettings().agent_max_climb, with_ego_map=EGO_MAP in names,
         )  # fmt: skip
 
     def reset(self) -> None:

@@ -12,12 +12,12 @@ class MapConfig:
     """Settings of the observations "ego_map" and "waypoint". Defaults: unknown cells count as free, no initial scan."""
 
     anticipation: str = ""
-    """Weights of the occupancy predictor, which adds a predicted cost to unexplored cells: a file written by `batchnav
-    train anticipation`, or "occupancy", the bundled weights. "": none. A policy's file keeps this value, not the
-    weights."""
+    """Weights of the occupancy predictor, which adds a predicted cost to unexplored cells: a file that `batchnav train
+    anticipation` wrote, "occupancy" (the bundled weights), or "" (no predictor). A policy file stores this string, not
+    the weights."""
     look_around: bool = False
     """True for an initial scan: at the start of an episode "waypoint" points to the left until the main camera has seen
-    360 degrees. Turns do not lengthen the path, and predictions improve."""
+    360 degrees. The scan improves predictions; it costs steps but no path length."""
 
     def validate(self) -> None:
         """ConfigError where `anticipation` is no weights file."""

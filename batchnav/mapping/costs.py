@@ -1,17 +1,17 @@
-"""Costs of the map's cells and of steps between them, in whole units, so that results are equal on every device.
+"""Traversal costs of cells and costs of the edges between them. Costs are integers, so all devices agree exactly.
 
     traversal cost of a cell                                    in free cells
     free, or unknown without a predictor                        1
     inflated: next to an obstacle                               1.5
-    unexplored, with a predictor                                1 to 31
+    unexplored, with a predictor                                1 to 31; 0.5 more if inflated
     traversed obstacle, after k collisions in it                2 + 10 k
     occupied, after k repeated collisions                       500 (k + 1)
 
 An edge joins a cell to one of its eight neighbours. Its cost is its length (5 straight, 7 diagonal) times the sum of
-the two cells' traversal costs. A diagonal edge passes a corner: it pays for the costliest of its end and the two cells
-next to the corner. Unknown cells count as free (free-space assumption: Zelinsky 1992; Koenig and Smirnov 1997) unless
-occupancy anticipation predicts a cost. No cell is impassable, since cells can be too coarse for a passage; a detour of
-up to 100 m is cheaper than an occupied cell.
+the two cells' traversal costs. A diagonal edge passes a corner: instead of its end's cost it pays the highest cost
+among its end and the two cells next to the corner. Unknown cells count as free (free-space assumption: Zelinsky 1992;
+Koenig and Smirnov 1997) unless occupancy anticipation predicts a cost. No cell is impassable, since cells can be too
+coarse for a narrow passage. A detour of up to 100 m is cheaper than crossing an occupied cell.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ COST_UNITS = 4
 FREE = np.int32(2 * COST_UNITS)
 """Traversal cost of a free cell."""
 INFLATION = np.int32(COST_UNITS)
-"""Addition next to an obstacle; twice as much for a traversed obstacle."""
+"""Addition to the cost of an inflated cell; a traversed obstacle costs twice as much more."""
 OCCUPIED_COST = np.int32(1000 * COST_UNITS)
 """Traversal cost of an occupied cell, and of each repeated collision with it."""
 COLLISION_COST = np.int32(10) * FREE
-"""Addition to a traversed obstacle's cost for each collision in its cell: as much as ten free cells."""
+"""Addition to the cost of a traversed obstacle for each collision in it: the cost of ten free cells."""
 UNEXPLORED_BEHIND_OBSTACLE = np.int32(2) * OCCUPIED_COST
 """Addition to an edge between an obstacle and an unexplored cell, which lies behind the obstacle's surface."""
 STRAIGHT, DIAGONAL = np.int32(5), np.int32(7)
 """Lengths of edges."""
 FREE_EDGE = np.int32(2) * FREE * STRAIGHT
-"""Cost of a straight edge between free cells: path costs divided by this are lengths in cells."""
+"""Cost of a straight edge between free cells. Path costs divided by this are lengths in cells."""
 _FREE_DIAGONAL = np.int32(2) * FREE * DIAGONAL
 """Cost of a diagonal edge between free cells."""
 
@@ -65,7 +65,7 @@ def traversal_cost(i, cell, state):
 
 @inline_function
 def octile_cost(cell, other):
-    """Path cost between two cells where all cells are free (octile distance): a lower bound."""
+    """Path cost between two cells if all cells were free (octile distance): a lower bound of the path cost."""
     side = np.int32(SIDE)
     across, along = abs(cell % side - other % side), abs(cell // side - other // side)
     longer, shorter = max(across, along), min(across, along)
@@ -74,7 +74,7 @@ def octile_cost(cell, other):
 
 @inline_function
 def edge_length(dr, dc):
-    """Length of an edge: its cost per unit of the two cells' traversal costs."""
+    """Length of an edge over `dr` rows and `dc` columns: the factor of its two cells' traversal costs."""
     return STRAIGHT if dr == 0 or dc == 0 else DIAGONAL
 
 

@@ -19,7 +19,7 @@ _LEVELS = 10
 _UNKNOWN, _EXPLORED, _INFLATED, _OCCUPIED, _TRAVERSED, _PATH, _GOAL = (
     np.float32((level + 0.5) / _LEVELS) for level in range(7)
 )
-"""Values of a pixel: centres of the ten equal ranges that the policy's encoder distinguishes."""
+"""Values of a pixel: centres of the first seven of ten equal ranges, so that an encoder can tell them apart."""
 _HALF = np.float32(0.5)
 
 
@@ -39,8 +39,8 @@ def _is_marked(row, cell, search):
 
 
 @lean_function
-def draw_ego_map(lane, lanes, i, row, agents, state, search, ego_map_out):
-    """Draw the image f32 [N, 1, PIXELS, PIXELS] of agent i. The lanes share the pixels."""
+def render_ego_map(lane, lanes, i, row, agents, state, search, ego_map_out):
+    """Render agent i's image in ego_map_out f32 [N, 1, PIXELS, PIXELS]. The lanes share the pixels."""
     fx, fz = forward(agents.heading[i])
     u, v, goal_u, goal_v, _, _ = locate(i, agents, state)
     pixels, scale = np.int32(PIXELS), _PIXEL / state.origin_and_resolution[i, 2]

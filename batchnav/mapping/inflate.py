@@ -1,6 +1,7 @@
 """Obstacle inflation: cells next to an obstacle become inflated, which raises their traversal cost.
 
-Integration lists the cells that became obstacles in this step; inflation reads that list.
+Integration lists the cells that became obstacles in this step in the worklist of the search buffers. Inflation reads
+that list.
 """
 
 from __future__ import annotations

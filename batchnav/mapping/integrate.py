@@ -1,9 +1,9 @@
-"""Integration: from depth images, motion and collisions to obstacles and explored ground.
+"""Integration: marks obstacles and explored ground on the map, from depth images, motion and collisions.
 
-A depth pixel at a height between the agent's climb height and its head marks its cell as an obstacle. A pixel on the
-ground marks its cell as explored, and all cells up to the point that the pixel above it sees. A collision marks the
-cell ahead of the agent, as the collision map of Chaplot et al., "Learning to explore using active neural SLAM" (ICLR
-2020), does. Cells that the agent passes become traversed.
+A depth pixel between the agent's climb height and its head marks its cell as an obstacle. A pixel on the ground marks
+its cell as explored, and all cells between it and the point that the pixel above it sees. A collision marks the cell
+ahead of the agent, as in the collision map of Chaplot et al., "Learning to explore using active neural SLAM" (ICLR
+2020). Cells that the agent passes become traversed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from batchnav.runtime.kernels.synchronization import atomic_add
 
 FULL_TURN = np.float32(2.0 * math.pi)
 _SAME_SURFACE = np.float32(0.5)
-"""Neighbouring obstacle pixels up to this distance apart lie on one surface, and so do the points between, metres."""
+"""Neighbouring obstacle pixels less than this apart lie on one surface, which is marked between them too, metres."""
 _AHEAD, _NEAR_AHEAD = np.float32(1.5), np.float32(0.9)
-"""Distances ahead of the agent at which a collision is marked, in cells: outside of its own cell in every direction;
-and, where an obstacle is known there, nearer."""
+"""Distances ahead of the agent at which a collision is marked, in cells. The first lies outside the agent's own cell in
+every direction. The second is marked too where the first cell is already occupied."""
 _MAX_BETWEEN = 32
-"""Most cells explored between a ground pixel and the pixel above it."""
+"""Maximum number of steps from a ground pixel to the point of the pixel above it; each marks a cell as explored."""
 _NOTHING, _GROUND, _OBSTACLE = np.int32(0), np.int32(1), np.int32(2)
 _ZERO, _HALF, _TWO = np.float32(0.0), np.float32(0.5), np.float32(2.0)
 
@@ -47,7 +47,7 @@ _ZERO, _HALF, _TWO = np.float32(0.0), np.float32(0.5), np.float32(2.0)
 
 @inline_function
 def _mark_obstacle(i, x, z, row, search_out, state_out):
-    """Mark the cell at world x and z as an obstacle; append it to the list of new obstacles where it was none."""
+    """Mark the cell at world x and z as an obstacle, and append it to the list of new obstacles unless it was one."""
     cell = cell_of(i, x, z, state_out.origin_and_resolution)
     if cell >= 0 and not has_obstacle(state_out.occupancy[i, cell]):
         state_out.occupancy[i, cell] = obstacle_code(state_out.explored[i, cell])
@@ -59,11 +59,11 @@ def _mark_obstacle(i, x, z, row, search_out, state_out):
 
 @inline_function
 def _mark_explored(i, x, z, state_out):
-    """Mark the cell at world x and z as explored. Drops the kept path where another path may become shorter by that."""
+    """Mark the cell at world x and z as explored. Discards the kept path where this may shorten another path."""
     cell = cell_of(i, x, z, state_out.origin_and_resolution)
     if cell >= 0 and not is_explored(state_out.explored[i, cell]):
         state_out.explored[i, cell], state_out.dirty[i] = np.uint8(EXPLORED), np.int32(1)
-        # all cells around a traversed obstacle are near an obstacle, so few cells need the second test
+        # Cells around a traversed obstacle are inflated or obstacles, so only those need the slower test.
         near = is_near_obstacle(state_out.occupancy[i, cell])
         if near and state_out.path_length[i] > 0 and touches_traversed_obstacle(i, cell, state_out):
             state_out.path_length[i] = np.int32(0)
@@ -71,7 +71,7 @@ def _mark_explored(i, x, z, state_out):
 
 @inline_function
 def mark_traversed(i, cell, state_out):
-    """Mark a cell as traversed. Drops the kept path where the cell was occupied: another may become shorter."""
+    """Mark a cell as traversed. Discards the kept path where the cell was occupied: another path may become shorter."""
     if is_occupied(state_out.occupancy[i, cell]):
         state_out.path_length[i], state_out.dirty[i] = np.int32(0), np.int32(1)
     occupancy, explored = traversed_codes(state_out.occupancy[i, cell], state_out.explored[i, cell])
@@ -80,7 +80,7 @@ def mark_traversed(i, cell, state_out):
 
 @inline_function
 def _mark_collision(i, x, z, row, search_out, state_out):
-    """Record a collision in the cell at world x and z: an obstacle, or a higher cost of a known one."""
+    """Record a collision in the cell at world x and z: a new obstacle, or a higher cost of a known one."""
     cell = cell_of(i, x, z, state_out.origin_and_resolution)
     if cell < 0:
         return
@@ -97,14 +97,14 @@ def _mark_collision(i, x, z, row, search_out, state_out):
 
 @lean_function
 def begin_scan(i, tan_half_hfov, parameters, state_out):
-    """Set the rotation after which the camera has covered the scan angle."""
+    """Set the rotation after which the camera has seen the scan angle, radians; 0 without an initial scan."""
     hfov = _TWO * np.float32(math.atan(tan_half_hfov))
     state_out.remaining_scan[i] = max(parameters.scan_angle - hfov, _ZERO)
 
 
 @inline_function
 def _continue_scan(i, turned, state_out):
-    """Reduce the remaining scan by a turn to the left, radians modulo 2 pi."""
+    """Reduce the remaining scan by a turn to the left, radians modulo 2 pi. A turn to the right increases it."""
     turned -= FULL_TURN * np.float32(math.floor(turned / FULL_TURN + _HALF))
     if state_out.remaining_scan[i] > _ZERO:
         state_out.remaining_scan[i] = max(state_out.remaining_scan[i] - turned, _ZERO)
@@ -133,10 +133,10 @@ def integrate_motion(i, row, agents, parameters, search_out, state_out):
 
 @lean_function
 def _integrate_collision(i, x, z, heading, row, search_out, state_out):
-    """Record a collision in the cell ahead, seen or not: cameras look over obstacles at the agent's feet.
+    """Record a collision in the cell ahead, even if depth shows no obstacle: cameras look over low obstacles close by.
 
-    The nearer cell is recorded too if the cell ahead is already occupied. Each repeated collision raises the cost,
-    so an enclosed agent tries another of the obstacles around it.
+    The nearer cell is recorded too if the cell ahead is already occupied. Each repeated collision raises the cost, so
+    an enclosed agent next tries another of the obstacles around it.
     """
     (fx, fz), size = forward(heading), state_out.origin_and_resolution[i, 2]
     ahead, nearer = _AHEAD * size, _NEAR_AHEAD * size
@@ -153,7 +153,7 @@ def _integrate_collision(i, x, z, heading, row, search_out, state_out):
 def _point_at(i, row, column, depth, eye, parameters):
     """Class of the point that a pixel sees, and its offset from the camera along world X and Z, metres.
 
-    `eye`: the camera's axes, half a pixel's side at distance 1, and the camera's height above the ground.
+    `eye`: the camera's axes, half the side of a pixel at distance 1, and the camera's height above the ground, metres.
     """
     _, height, width = depth.shape
     metres, (axes, scale, camera_height) = depth[i, row, column], eye
@@ -169,9 +169,9 @@ def _point_at(i, row, column, depth, eye, parameters):
 
 @lean_function
 def integrate_depth(lane, lanes, i, row, depth, cameras, parameters, search_out, state_out):
-    """Mark what agent i's depth image f32 [N, H, W] shows. The lanes share the pixels; several may write one cell.
+    """Mark obstacles and ground of agent i's image in depth f32 [N, H, W]. The lanes share the pixels.
 
-    New obstacles are listed in row `row` of `search_out.worklist` and counted.
+    Several lanes may write one cell. New obstacles are listed in row `row` of `search_out.worklist` and counted.
     """
     _, height, width = depth.shape
     scale, camera_height = cameras.tan_half_hfov[i] / np.float32(width), cameras.position[i, 1] - cameras.ground[i, 1]

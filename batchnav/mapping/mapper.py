@@ -20,7 +20,7 @@ import torch
 from numba import prange
 
 from batchnav.mapping.config import MapConfig
-from batchnav.mapping.ego_map import PIXELS, draw_ego_map, mark_path
+from batchnav.mapping.ego_map import PIXELS, mark_path, render_ego_map
 from batchnav.mapping.inflate import clear_new_obstacles, inflate
 from batchnav.mapping.integrate import FULL_TURN, begin_scan, integrate_depth, integrate_motion, mark_traversed
 from batchnav.mapping.path import (
@@ -34,7 +34,7 @@ from batchnav.mapping.path import (
     is_scanning,
     locate,
 )
-from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, Placed
+from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, PosedBodies
 from batchnav.mapping.shortest_path import (
     SearchBuffers,
     clear_worklists,
@@ -63,12 +63,12 @@ from batchnav.runtime.threads import num_threads
 from batchnav.sensors.sensor import Cameras
 
 _MAX_SEARCHES = 4096
-"""CUDA: most concurrent searches."""
+"""CUDA: largest number of concurrent searches."""
 _BLOCK, _REGISTERS = 512, 64
 """CUDA: threads per agent, and registers per thread. A step waits for the few agents with long searches."""
 
 
-class MappedBodies(Placed, Protocol):
+class MappedBodies(PosedBodies, Protocol):
     """Fields of the simulator's bodies that a map depends on."""
 
     @property
@@ -82,31 +82,31 @@ class MappedBodyConfig(Protocol):
 
     @property
     def agent_height(self) -> float:
-        """Metres."""
+        """Height of the body, metres."""
         ...
 
     @property
     def longest_step(self) -> float:
-        """Metres."""
+        """Length of the longest forward step, metres."""
         ...
 
     @property
     def widest_turn_deg(self) -> float:
-        """Degrees."""
+        """Angle of the widest turn of one step, degrees."""
         ...
 
 
 class Mapper:
-    """Maps and plans for N agents, from the images of their main cameras.
+    """Maps and waypoints of N agents, from the depth images of their main cameras.
 
     Args:
         max_depth: depths from here on are ignored, metres.
         config: settings of the map.
-        body: height and actions of the agents.
-        bodies: where the agents are; live tensors.
-        goal: f32 [N, 2]: the goal sensor's distance and bearing, a live tensor; None: no goal.
-        max_climb: height of the steps that the agents climb, metres, as their navmeshes are baked.
-        draws_ego_map: whether the egocentric map is drawn.
+        body: height, longest step and widest turn of the agents.
+        bodies: poses, episodes and collisions of the agents; live tensors.
+        goal: f32 [N, 2]: the goal sensor's distance, metres, and bearing, radians; a live tensor. None: no goal.
+        max_climb: height of the highest step that the agents climb, metres, as their navmeshes are baked for.
+        with_ego_map: True to render the egocentric map.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Mapper:
         bodies: MappedBodies,
         goal: torch.Tensor | None,
         max_climb: float,
-        draws_ego_map: bool = True,
+        with_ego_map: bool = True,
     ):
         n, device = len(bodies.heading), bodies.heading.device
         goal = torch.zeros(n, 2, device=device) if goal is None else goal
@@ -128,7 +128,7 @@ class Mapper:
         self._predictor = OccupancyPredictor(weights, n, device, turn) if weights else None
         self._searches = self.concurrent_searches(n, device)
         self.map_state, self._search, self.waypoint, self.ego_map = self.arrays(
-            n, self._searches, device, bool(weights), draws_ego_map
+            n, self._searches, device, bool(weights), with_ego_map
         )
         self._agents = view(Agents(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal))
         self._bodies, self._goal = bodies, goal
@@ -136,11 +136,11 @@ class Mapper:
 
     @staticmethod
     def arrays(
-        n: int, searches: int, device: torch.device, with_predictor: bool, draws_ego_map: bool
+        n: int, searches: int, device: torch.device, with_predictor: bool, with_ego_map: bool
     ) -> tuple[MapState, SearchBuffers, torch.Tensor, torch.Tensor]:
-        """Tensors of `n` agents: maps, memory of concurrent searches, waypoints f32 [N, 2], egocentric maps."""
+        """Tensors of `n` agents: map state, buffers of concurrent searches, waypoints f32 [N, 2], egocentric maps."""
         waypoint = torch.zeros(n, 2, device=device)
-        ego_map = torch.zeros(n if draws_ego_map else 0, 1, PIXELS, PIXELS, device=device)
+        ego_map = torch.zeros(n if with_ego_map else 0, 1, PIXELS, PIXELS, device=device)
         return MapState.empty(n, device, with_predictor), SearchBuffers.empty(searches, device), waypoint, ego_map
 
     @staticmethod
@@ -149,12 +149,12 @@ class Mapper:
         return min(n, num_threads() if device.type == "cpu" else _MAX_SEARCHES)
 
     def reset(self) -> None:
-        """Discard all maps; the next update begins new ones, whatever the numbers of the episodes."""
+        """Discard all maps; the next update begins new ones, even if the episode numbers are unchanged."""
         self.map_state.episode.fill_(-1)
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
-        """Live tensors to save for resuming, by name; without those of features that are off."""
+        """Live tensors to save for resuming, by name. Tensors of disabled features are left out."""
         left_out = set() if self._predictor else {"predicted_at", "dirty", "predicted_cost"}
         left_out |= set() if self._parameters.scan_angle > 0 else {"remaining_scan"}
         return {f"map_{name}": tensor for name, tensor in self.map_state._asdict().items() if name not in left_out}
@@ -177,7 +177,7 @@ class Mapper:
         self._run[1](depth)
 
     def _bind(self, depth: torch.Tensor, cameras: Cameras) -> Callable[[torch.Tensor], None]:
-        """The kernel as a function of depth images."""
+        """The map kernel with all arguments bound except the depth images."""
         position, heading, pitch, tan_half_hfov = map(view, cameras.poses[1:])
         images = MapCameras(position, heading, pitch, tan_half_hfov, self._agents.position)
         agents, parameters, searches = self._agents, self._parameters, self._searches
@@ -236,7 +236,7 @@ def _integrate(worker, i, depth, cameras, agents, parameters, search_out, state_
 
 @lean_function
 def _arrive(i, row, agents, state_out, search_out):
-    """Mark the agent's cell as traversed, and begin to check the kept path."""
+    """Mark the agent's cell as traversed, and initialise the check of the kept path."""
     here = locate(i, agents, state_out)[4]
     if here >= 0:
         mark_traversed(i, here, state_out)
@@ -269,7 +269,7 @@ def _plan(worker, i, agents, search_out, state_out):
 
 @inline_function
 def _observe(worker, i, agents, search_out, state_out, waypoint_out, ego_map_out):
-    """Write the waypoint and, where it is asked for, the egocentric map."""
+    """Write the waypoint and, if enabled, the egocentric map."""
     lane, lanes, row = worker
     if lane == 0:
         begin_waypoint(row, search_out)
@@ -284,12 +284,12 @@ def _observe(worker, i, agents, search_out, state_out, waypoint_out, ego_map_out
             mark_path(i, row, state_out, search_out)
     if len(ego_map_out) > 0:
         sync_lanes()
-        draw_ego_map(lane, lanes, i, row, agents, state_out, search_out, ego_map_out)
+        render_ego_map(lane, lanes, i, row, agents, state_out, search_out, ego_map_out)
 
 
 @lean_function
 def map_one(i, worker, depth, cameras, agents, parameters, search_out, state_out, waypoint_out, ego_map_out):
-    """One update of agent i. `worker`: the lane, the number of lanes, and the row of the search buffers."""
+    """One update of agent i. `worker`: lane, number of lanes, and row of the search buffers."""
     _begin(worker, i, cameras, agents, parameters, state_out)
     _integrate(worker, i, depth, cameras, agents, parameters, search_out, state_out)
     _plan(worker, i, agents, search_out, state_out)

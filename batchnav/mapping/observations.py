@@ -35,19 +35,19 @@ MAP_SPECS = {
 
 
 class MapObservation(ObservationSource):
-    """One of MAP_SPECS, read from a mapper that all map observations of a frame share.
+    """The observation "ego_map" or "waypoint", read from a mapper that both share.
 
     Args:
-        name: a name of MAP_SPECS.
+        name: a key of MAP_SPECS.
         names: all map observations of the environment.
         depth: range and noise of the main camera.
         config: settings of the map.
-        body: height and actions of the agents.
+        body: height, longest step and widest turn of the agents.
     """
 
     def __init__(self, name: str, names: frozenset[str], depth: DepthConfig, config: MapConfig, body: MappedBodyConfig):
         self.spec, self._depth, self._config, self._body = MAP_SPECS[name], depth, config, body
-        self._draws_ego_map = EGO_MAP in names
+        self._with_ego_map = EGO_MAP in names
         goal = frozenset({"relative_goal"})
         self.requires = Requirements(MAIN, max_depth=depth.max_depth, pose=True, map=True, goal=goal)
         self._measured = MeasuredDepth(depth)
@@ -56,21 +56,24 @@ class MapObservation(ObservationSource):
         """Bytes of the map, of concurrent searches and of the predictor."""
         meta, searches = torch.device("meta"), Mapper.concurrent_searches(num_envs, device)
         with_predictor = bool(self._config.anticipation)
-        state, search, *images = Mapper.arrays(num_envs, searches, meta, with_predictor, self._draws_ego_map)
+        state, search, *images = Mapper.arrays(num_envs, searches, meta, with_predictor, self._with_ego_map)
         size = sum(tensor.nbytes for tensor in (*state, *search, *images))
         return {MAPPER: size + (memory_needed(num_envs, device) if with_predictor else 0)}
 
     def bind(self, frame: Frame) -> None:
-        """Make the mapper of a frame, or share it. ConfigError for a waypoint without a goal sensor."""
+        """Make the mapper of a frame, or share an existing one. ConfigError for "waypoint" without a goal sensor."""
         goal = frame.task.relative_goal
         if self.spec.name == WAYPOINT and goal is None:
-            raise ConfigError(f"sensors: found {WAYPOINT!r}, expected it with the task pointnav and gps_compass alone")
+            raise ConfigError(
+                f"sensors: found {WAYPOINT!r}, expected it only with the task pointnav and gps_compass=True; "
+                f"remove it, or use {EGO_MAP!r}"
+            )
         self.mapper: Mapper = frame.resource(MAPPER, lambda: self._make(frame, goal))
 
     def _make(self, frame: Frame, goal: torch.Tensor | None) -> Mapper:
         return Mapper(
             self._depth.max_depth, self._config, self._body, frame.bodies, goal, max_climb=frame.max_climb,
-            draws_ego_map=self._draws_ego_map,
+            with_ego_map=self._with_ego_map,
         )  # fmt: skip
 
     def reset(self) -> None:
@@ -88,6 +91,6 @@ class MapObservation(ObservationSource):
         return self.mapper.ranges
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
-        """Update the map once per moment, and copy the observation."""
+        """Update the map once per frame, and copy the observation to `out`."""
         frame.shared(MAPPER, lambda: self.mapper.update(self._measured.read(frame), frame.cameras(MAIN)))
         out.copy_(self.mapper.ego_map if self.spec.name == EGO_MAP else self.mapper.waypoint)

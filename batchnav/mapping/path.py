@@ -1,10 +1,10 @@
-"""The kept path: when it is still the shortest, and how a new one is read from the cost-to-go.
+"""The kept path: the test whether it is still the shortest, and the extraction of a new one from the cost-to-go.
 
 A path is kept as long as the agent is on it and none of its edges changed its cost. It then stays the shortest, since
-costs mostly rise. Costs fall where the agent traverses a cell, or sees ground next to one; integration drops the path
-then. Costs of unexplored cells also fall when they are seen or predicted again: a detour may become shorter than the
-kept path, which is kept nevertheless until one of its own edges changes. A new search could choose another of several
-equal paths, so keeping also avoids oscillation.
+costs mostly rise. Costs fall where the agent traverses an occupied cell, or sees ground next to a traversed obstacle;
+integration then discards the path. Costs of unexplored cells also fall when they are seen or predicted again. A detour
+may then become shorter than the kept path, which is still kept until one of its own edges changes. Keeping a path also
+avoids oscillation, since a new search could choose another of several equal paths.
 
 Parallelism: all lanes of an agent run each function together; functions without a `lane` argument run on one lane.
 """
@@ -31,7 +31,7 @@ def goal_position(i, agents):
 
 @inline_function
 def locate(i, agents, state):
-    """Map coordinates of the agent and of its goal, in cells, and the cells of both, -1 off the map."""
+    """Map coordinates (u, v) of the agent and of its goal, in cells, then the cells of both; -1 off the map."""
     goal_x, goal_z = goal_position(i, agents)
     u, v = to_map(i, agents.position[i, 0], agents.position[i, 2], state.origin_and_resolution)
     goal_u, goal_v = to_map(i, goal_x, goal_z, state.origin_and_resolution)
@@ -60,7 +60,7 @@ def find_position(lane, lanes, i, row, agents, state, search_out):
 
 @lean_function
 def check_path(lane, lanes, i, row, state, search_out):
-    """Compare the edges of the path's rest with their costs at planning time. The lanes share the edges."""
+    """Sum the current costs of the remaining edges, and flag a change since planning. The lanes share the edges."""
     side = np.int32(SIDE)
     for k in range(search_out.counters[row, POSITION] + lane, state.path_length[i] - 1, lanes):
         cell, following = state.path[i, k], state.path[i, k + 1]
@@ -73,7 +73,7 @@ def check_path(lane, lanes, i, row, state, search_out):
 
 @inline_function
 def is_kept(row, search):
-    """True where the agent is on its path and no edge of the rest changed its cost."""
+    """True where the agent is on its path and no remaining edge changed its cost."""
     return search.counters[row, POSITION] < MAX_PATH_CELLS and search.counters[row, CHANGED] == 0
 
 
@@ -88,14 +88,14 @@ def is_scanning(i, state):
 
 @inline_function
 def expected_cost(i, agents, state):
-    """Expected path cost: the cost at the previous step; in a new episode the cost over free cells."""
+    """Expected path cost: the cost at the previous step; without one, the cost over free cells."""
     _, _, _, _, here, goal = locate(i, agents, state)
     return state.expected_cost[i] if state.expected_cost[i] > 0 else octile_cost(goal, here)
 
 
 @lean_function
 def extract_path(i, row, here, search_out, state_out):
-    """Store the path from the agent's cell to the goal that the cost-to-go implies; length 0 where there is none."""
+    """Store a shortest path from the agent's cell `here`, read from the cost-to-go; length 0 where there is none."""
     cell, length = here, np.int32(0)
     if here >= 0 and search_out.cost_to_go[row, here] < UNREACHED:
         while length < MAX_PATH_CELLS:

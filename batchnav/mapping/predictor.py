@@ -30,24 +30,24 @@ from batchnav.runtime.files.bundled import check_bundled, find_anticipation
 WINDOW = 128
 """Cells along a side of the predicted window around the agent: 25.6 m at the finest resolution."""
 _ONE_TURN = 1.01
-"""Largest remaining scan at which the first prediction is made, in turns of one step, plus rounding: the first path
-then has a prediction."""
+"""The first prediction is made when the remaining scan is at most one turn of a step, with 1% for rounding. The first
+path after the scan then uses a prediction."""
 _SPARE = 1.125
-"""CUDA: capacity for predictions in a step, relative to the average. Agents beyond it wait, the most recent first."""
+"""CUDA: predictions per step, relative to the average. Further agents wait; those that are due longest come first."""
 _MIN_CAPACITY = 256
-"""CUDA: smallest capacity for predictions in a step, if there are as many agents."""
+"""CUDA: smallest number of predictions per step, if there are that many agents."""
 _BATCH = 64
 """CPU: maps per forward pass."""
 _PLANES, _SPOT = 6, 2.0
-"""Input planes: free, blocked, unknown, and Gaussians at goal, start and agent, with this standard deviation in
-cells."""
+"""Number of input planes: free, blocked, unknown, and Gaussians at goal, start and agent; and the standard deviation of
+the Gaussians, cells."""
 _WIDTHS = (32, 64, 96, 128, 128)
-"""Channels per level, from 2x2 cells on to the coarsest."""
+"""Channels per level, from a resolution of 2x2 cells to the coarsest."""
 MAX_PREDICTED_COST = 60 * COST_UNITS
 """Largest predicted cost of a cell: thirty times the cost of a free one."""
 
 
-class Placed(Protocol):
+class PosedBodies(Protocol):
     """Fields of the simulator's bodies that a prediction depends on."""
 
     @property
@@ -67,7 +67,7 @@ class Placed(Protocol):
 
     @property
     def steps(self) -> torch.Tensor:
-        """i32 [N]: steps in the running episode."""
+        """i32 [N]: steps taken in the running episode."""
         ...
 
 
@@ -128,10 +128,10 @@ class Windows:
         rows: i64 [B]: the agents.
         state: the maps of all N agents.
         bodies: current poses of all agents.
-        goal: f32 [N, 2]: current distance and bearing of the goals.
+        goal: f32 [N, 2]: current distance, metres, and bearing, radians, of the goals.
     """
 
-    def __init__(self, rows: torch.Tensor, state: MapState, bodies: Placed, goal: torch.Tensor):
+    def __init__(self, rows: torch.Tensor, state: MapState, bodies: PosedBodies, goal: torch.Tensor):
         origin, previous, goal = state.origin_and_resolution[rows], state.pose[rows][:, :2], goal[rows]
         angle = bodies.heading[rows] + goal[:, 1]
         offset = goal[:, :1] * torch.stack([-torch.sin(angle), -torch.cos(angle)], 1)
@@ -167,10 +167,11 @@ class OccupancyPredictor:
     The first prediction after an initial scan is made at the end of the scan. A prediction stays while the map does not
     change: the network's output varies with the agent's position, and agents would oscillate between two paths.
 
-    On CUDA, agents wait up to about PREDICTION_INTERVAL further steps where more than 256 begin an episode at once.
+    On CUDA, a first prediction can come up to about PREDICTION_INTERVAL steps late where more than 256 agents begin an
+    episode at once.
 
     Args:
-        weights: a file or a bundled name, as `MapConfig.anticipation`.
+        weights: a file, or the name of bundled weights, as in `MapConfig.anticipation`.
         n: number of agents, N.
         device: device of the maps.
         turn: largest rotation of one step, radians.
@@ -183,11 +184,11 @@ class OccupancyPredictor:
         placed: Any = model.requires_grad_(False).to(device, self._dtype)
         self._model = placed.to(memory_format=torch.channels_last)
         self._capacity, self._costs, self._turn = _capacity(n), self._predicted_costs, turn
-        if device.type == "cuda" and self._capacity > _MIN_CAPACITY:  # compiling takes 30 s, worth it for thousands
+        if device.type == "cuda" and self._capacity > _MIN_CAPACITY:  # compiling takes 30 s, which pays for thousands
             self._costs = torch.compile(self._predicted_costs, dynamic=False)
 
     @torch.no_grad()
-    def predict(self, state: MapState, bodies: Placed, goal: torch.Tensor) -> None:
+    def predict(self, state: MapState, bodies: PosedBodies, goal: torch.Tensor) -> None:
         """Update `state.predicted_cost` of the agents that are due, from maps of the previous step.
 
         Further calls in one step change nothing. New episodes have no prediction before their second step.
@@ -204,9 +205,9 @@ class OccupancyPredictor:
                 self._predict_for(rows, age[rows] >= PREDICTION_INTERVAL, state, bodies, goal)
 
     def _predict_for(
-        self, rows: torch.Tensor, due: torch.Tensor, state: MapState, bodies: Placed, goal: torch.Tensor
+        self, rows: torch.Tensor, due: torch.Tensor, state: MapState, bodies: PosedBodies, goal: torch.Tensor
     ) -> None:
-        """Update the agents `rows` i64 [B] where `due` bool [B] is set."""
+        """Update predictions of the agents `rows` i64 [B] where `due`, bool [B], is True."""
         windows = Windows(rows, state, bodies, goal)
         new, old = self._costs(*windows.known_cells(state), windows.places), windows.read(state.predicted_cost)
         windows.write(torch.where(due[:, None, None], new, old), state.predicted_cost)
@@ -231,7 +232,7 @@ def memory_needed(n: int, device: torch.device) -> int:
 
 
 def odds(logits: torch.Tensor) -> torch.Tensor:
-    """Predicted costs, before rounding: the exponential of the logits in cost units, saturating at the largest cost."""
+    """Predicted costs before rounding: the odds exp(logits), in cost units, saturating at MAX_PREDICTED_COST."""
     return MAX_PREDICTED_COST * torch.sigmoid(logits - math.log(MAX_PREDICTED_COST / COST_UNITS))
 
 
@@ -246,9 +247,9 @@ def save_occupancy(path: Path, model: OccupancyNet) -> None:
 
 
 def load_occupancy(weights: str | Path) -> OccupancyNet:
-    """The network of a file that `save_occupancy` wrote, or of bundled weights by name.
+    """The network with the weights of a file that `save_occupancy` wrote, or with bundled weights by name.
 
-    ConfigError for a missing file, CheckpointError for a file of another kind.
+    ConfigError for a missing file, CheckpointError for a file that is no occupancy network.
     """
     path, model = find_anticipation(weights), OccupancyNet()
     check_bundled(path, CheckpointError)

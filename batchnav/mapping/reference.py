@@ -1,8 +1,8 @@
-"""The mapper in plain Python and NumPy, for one agent: the specification that tests compare the kernels with.
+"""Reference mapper in plain Python and NumPy, for one agent: the specification that tests compare the kernels with.
 
-It keeps one array per meaning, computes in float64, searches with Dijkstra's algorithm over the whole map at every
-step, and keeps no path. Kernels compute in float32, so points on a cell's border may fall into the neighbouring cell.
-Costs are whole numbers and equal to the last digit on equal maps.
+It has one array per meaning, computes in float64, searches the whole map with Dijkstra's algorithm at every step, and
+keeps no path. Kernels compute in float32, so a point on a cell's border may fall into the neighbouring cell. Costs are
+integers: on equal maps they are exactly equal.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import numpy as np
 RESOLUTION, MARGIN, SIDE = 0.2, 8.0, 192
 """Smallest side of a cell and smallest distance to the map's edge, metres; cells along a side."""
 UNITS, FREE, INFLATED, OCCUPIED = 4, 2, 1, 1000
-"""Units per unit of cost; costs of a free cell, of an inflated one beyond that, and of an occupied one."""
+"""Integer units per unit of cost; cost of a free cell, addition for inflation, and cost of an occupied cell."""
 COLLISION, BEHIND_OBSTACLE = 10 * FREE, 2 * OCCUPIED
-"""Cost of a collision in a traversed obstacle's cell, and of an edge between an obstacle and an unexplored cell."""
+"""Additions to the cost of a traversed obstacle per collision, and of an edge between an obstacle and an unexplored
+cell."""
 MAX_REPEATED, MAX_TRAVERSED_COLLISIONS = 197, 40
-"""Largest counts of collisions that raise a cell's cost."""
+"""Maximum counts of collisions: with an occupied cell after its detection, and in a traversed cell."""
 SAME_SURFACE = 0.5
-"""Neighbouring obstacle pixels up to this distance apart lie on one surface, metres."""
+"""Neighbouring obstacle pixels less than this apart lie on one surface, metres."""
 LOOKAHEAD = 24
 """Path cells tested for a line of sight."""
 NEIGHBOURS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
@@ -36,13 +37,13 @@ class Layers(NamedTuple):
     """One array [SIDE, SIDE] per meaning."""
 
     obstacle: np.ndarray
-    """bool: True where depth or a collision showed an obstacle."""
+    """bool: True where depth or a collision indicated an obstacle."""
     explored: np.ndarray
     """bool: True where the ground was seen or the agent was."""
     traversed: np.ndarray
     """bool: True where the agent was."""
     repeated: np.ndarray
-    """int: collisions with an occupied cell after the first detection."""
+    """int: collisions with an occupied cell after its detection."""
     collisions: np.ndarray
     """int: collisions in a cell after the agent traversed it."""
     inflated: np.ndarray
@@ -59,12 +60,12 @@ class Layers(NamedTuple):
         return self.obstacle & ~self.traversed
 
     def inflate(self) -> None:
-        """Update `inflated`."""
+        """Set `inflated` from `obstacle`."""
         self.inflated[:] = _dilated(self.obstacle) & ~self.obstacle
 
 
 def _dilated(mask: np.ndarray) -> np.ndarray:
-    """Cells that are marked or have a marked neighbour."""
+    """bool [SIDE, SIDE]: cells that are marked or have a marked neighbour, 8-connected."""
     padded = np.pad(mask, 1)
     shifted = [padded[r : r + SIDE, c : c + SIDE] for r in range(3) for c in range(3)]
     return np.logical_or.reduce(shifted)
@@ -133,20 +134,20 @@ def extract_path(layers: Layers, costs: np.ndarray, to_go: np.ndarray, start: Ce
     return path
 
 
-# Waypoint. Places are map coordinates (u, v): columns and rows in cells from the map's corner.
+# Waypoint. `place` and `target` are map coordinates (u, v): columns and rows, in cells from the map's corner.
 
 
 def has_line_of_sight(layers: Layers, place: np.ndarray, target: np.ndarray) -> bool:
-    """True where the straight line between two places is open, except for its last cell."""
+    """True where no cell blocks the straight line between two places; its last cell is not tested."""
     repeated = _dilated(layers.occupied & (layers.repeated > 0))
-    stopped = layers.occupied | (layers.obstacle & layers.traversed & (layers.collisions > 0))
+    blocked = layers.occupied | (layers.obstacle & layers.traversed & (layers.collisions > 0))
     near = layers.obstacle | layers.inflated
     steps = int(2.0 * math.dist(place, target)) + 1
     for k in range(min(2, steps), steps + 1):
         c, r = np.floor(place + k / steps * (target - place)).astype(int)
         if (r, c) == (int(target[1]), int(target[0])):
             return True
-        if not (0 <= r < SIDE and 0 <= c < SIDE) or stopped[r, c] or (near[r, c] and repeated[r, c]):
+        if not (0 <= r < SIDE and 0 <= c < SIDE) or blocked[r, c] or (near[r, c] and repeated[r, c]):
             return False
     return True
 
@@ -194,7 +195,7 @@ class Camera(NamedTuple):
 
 
 class Body(NamedTuple):
-    """Constants of the agent's body and of its camera's range; metres and radians."""
+    """Constants of the agent and of its camera's range, as in `MappingParameters`; metres and radians."""
 
     max_depth: float
     max_climb: float
@@ -257,7 +258,7 @@ class ReferenceMap:
             self.layers.repeated[cell] = 0
 
     def _collide(self, here: np.ndarray, heading: float) -> None:
-        """Record a collision 1.5 cells ahead; and 0.9 cells ahead where the first is occupied already."""
+        """Record a collision 1.5 cells ahead, and 0.9 cells ahead if that first cell is already occupied."""
         forward = np.array([-math.sin(heading), -math.cos(heading)]) * self.size
         ahead = self.cell(here + 1.5 * forward)
         if ahead is not None and self.layers.occupied[ahead]:
@@ -276,7 +277,7 @@ class ReferenceMap:
         layers.obstacle[cell] = True
 
     def _integrate_depth(self, depth: np.ndarray, camera: Camera, ground: float) -> None:
-        """Mark the points that the pixels see, and those between neighbouring pixels."""
+        """Mark the points that the pixels see, and points between neighbouring pixels."""
         points, kind = self._points(depth, camera, ground)
         height, width = depth.shape
         for r in range(height):
@@ -297,7 +298,7 @@ class ReferenceMap:
                             self._obstacle(point + k / 3 * offset)
 
     def _between(self, point: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
-        """Points less than a cell apart on the line between two points, at most 31."""
+        """Points on the line between two points, less than a cell apart; at most 31."""
         distance = math.dist(point, other)
         steps = min(int(distance / self.size) + 1, 32) if distance > self.size else 1
         for k in range(1, steps):

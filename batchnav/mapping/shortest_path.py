@@ -1,10 +1,10 @@
 """Shortest paths on an agent's cost map: cost-to-go from every cell to the goal.
 
-Method: single-source shortest paths from the goal on an 8-connected grid (Moore, "The shortest path through a maze",
-1959, label-correcting), with a near-far worklist (Davidson, Baxter, Garland and Owens, "Work-efficient parallel GPU
-methods for single-source shortest paths", IPDPS 2014) and an A*-style upper bound on path cost: cells through which a
-path would exceed the bound are skipped. The bound starts near the path cost of the previous step and grows until a
-search succeeds, up to the current cost of the kept path. `costs` defines the edges.
+Method: label-correcting single-source shortest paths from the goal on an 8-connected grid (Moore, "The shortest path
+through a maze", 1959), with two refinements. A near-far worklist orders the cells (Davidson, Baxter, Garland and Owens,
+"Work-efficient parallel GPU methods for single-source shortest paths", IPDPS 2014). An A*-style upper bound on path
+cost skips cells through which every path would exceed it. The bound starts near the path cost of the previous step and
+grows until a search succeeds, up to the current cost of the kept path. `costs` defines the edges.
 
 Costs are integers, so results do not depend on device or execution order, nor on the bound.
 
@@ -25,13 +25,13 @@ from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min, atomic_or, sync_lanes
 
 UNREACHED = np.int32(2**30)
-"""Cost-to-go of a cell that no search reached; as a bound: none."""
+"""Cost-to-go of a cell that the search did not reach. As a bound: no bound."""
 EVERYWHERE = np.int32(CELLS)
-"""Replaces the agent's cell in a search with the bound UNREACHED that is to reach all cells."""
+"""Pass this instead of the agent's cell, with the bound UNREACHED, to search the whole map."""
 _SLACK, _GROWTH, _MAX_SLACK = np.int32(3) * FREE_EDGE, np.int32(8), np.int32(50) * FREE_EDGE
-"""Amount by which the bound first exceeds the expected cost, its growth factor after a failed search, and the amount
-from which on only the kept path bounds the search: the third attempt. On a GPU all agents wait for the one with the
-longest search, so few attempts are better than tight bounds."""
+"""The bound first exceeds the expected cost by _SLACK, and _GROWTH times as much after each failed search. From
+_MAX_SLACK on (the third attempt) only the kept path bounds the search. On a GPU all agents wait for the longest search,
+so few attempts are better than tight bounds."""
 _BAND = np.int32(20) * FREE_EDGE
 """Width of the near band: cells up to this much costlier than the nearest far cell are expanded together."""
 _WORDS, _COUNTERS = CELLS // 32, 7
@@ -47,9 +47,9 @@ class SearchBuffers(NamedTuple):
     cost_to_go: torch.Tensor
     """i32 [R, CELLS + 1]: path cost from each cell to the goal; the last entry, EVERYWHERE, is a sentinel."""
     worklist: torch.Tensor
-    """i32 [R, 2 * CELLS]: cells to expand in this round, and cells to expand in the next, in turn."""
+    """i32 [R, 2 * CELLS]: two lists of cells, one to expand in this round and one for the next; they swap roles."""
     pending: torch.Tensor
-    """i32 [R, 3 * CELLS / 32]: bit sets of the cells in each worklist, and of the far cells."""
+    """i32 [R, 3 * CELLS / 32]: bit sets of the cells in each of the two worklists, and of the far cells."""
     counters: torch.Tensor
     """i32 [R, 7]: sizes of both worklists; VISIBLE: next path cells in line of sight; POSITION: index of the agent's
     cell on the kept path, MAX_PATH_CELLS where it is off the path; CHANGED: 1 where an edge of the rest of the path
@@ -73,10 +73,10 @@ def next_slack(slack):
 
 @inline_function
 def upper_bound(row, expected, slack, search):
-    """Upper bound on the path cost of an attempt: the expected cost plus slack, or the kept path's cost if it is near.
+    """Upper bound on the path cost of an attempt: expected cost plus slack, or the kept path's cost if close to that.
 
-    The last attempt has no bound: where rounding moves the goal to another cell, no path may be as short as the kept
-    path.
+    The last attempt has no bound: rounding can move the goal to another cell, and then every path may be longer than
+    the kept one.
     """
     remaining = search.counters[row, REMAINING] if search.counters[row, POSITION] < MAX_PATH_CELLS else UNREACHED
     if remaining <= expected + _GROWTH * _SLACK:
@@ -136,16 +136,17 @@ def _is_on_map(r, c):
 
 
 @lean_function
-def _expand(lane, lanes, i, row, course, state, search_out):
-    """Relax the edges of all cells in a worklist. Eight lanes share a cell if there are as many.
+def _expand(lane, lanes, i, row, phase, state, search_out):
+    """Relax the edges of all cells in the current worklist. With eight or more lanes, eight lanes share a cell.
 
-    `course`: the agent's cell, the bound, the cost-to-go from which on cells are far, and which worklist.
+    `phase`: the agent's cell, the bound, the cost-to-go from which on cells are far, and the index of the current
+    worklist, 0 or 1.
     """
-    here, bound, limit, line = course
-    after, side = np.int32(1) - line, np.int32(SIDE)
-    for k in range(lane // 8, search_out.counters[row, line], max(lanes // 8, 1)):
-        cell = search_out.worklist[row, line * np.int32(CELLS) + k]
-        emptied = line * np.int32(_WORDS) + (cell >> np.int32(5))
+    here, bound, limit, current = phase
+    other, side = np.int32(1) - current, np.int32(SIDE)
+    for k in range(lane // 8, search_out.counters[row, current], max(lanes // 8, 1)):
+        cell = search_out.worklist[row, current * np.int32(CELLS) + k]
+        emptied = current * np.int32(_WORDS) + (cell >> np.int32(5))
         search_out.pending[row, emptied] = np.int32(0)  # all cells with a bit in this word are expanded in this round
         begun, own, r, c = search_out.cost_to_go[row, cell], traversal_cost(i, cell, state), cell // side, cell % side
         if begun >= search_out.cost_to_go[row, here]:
@@ -160,17 +161,17 @@ def _expand(lane, lanes, i, row, course, state, search_out):
                 continue
             atomic_min(search_out.cost_to_go, row, reached, cost)
             bit = np.int32(1) << (reached & np.int32(31))
-            part = after if cost < limit else _FAR
+            part = other if cost < limit else _FAR
             word = part * np.int32(_WORDS) + (reached >> np.int32(5))
             if atomic_or(search_out.pending, row, word, bit) & bit == 0 and cost < limit:
-                place = atomic_add(search_out.counters, row, after, np.int32(1))
-                search_out.worklist[row, after * np.int32(CELLS) + place] = reached
+                place = atomic_add(search_out.counters, row, other, np.int32(1))
+                search_out.worklist[row, other * np.int32(CELLS) + place] = reached
 
 
 @lean_function
-def _empty_worklist(row, line, search_out):
-    """Set the size of an expanded worklist to 0."""
-    search_out.counters[row, line] = np.int32(0)
+def _empty_worklist(row, current, search_out):
+    """Set the size of the current worklist to 0."""
+    search_out.counters[row, current] = np.int32(0)
 
 
 @lean_function
@@ -204,12 +205,12 @@ def _next_limit(row, here, search):
 
 
 @lean_function
-def _move_near(lane, lanes, row, course, search_out):
+def _move_near(lane, lanes, row, phase, search_out):
     """Move the far cells of the next near band to a worklist. The lanes share the cells.
 
-    `course`: the limit of the finished band, the limit of the next, and which worklist.
+    `phase`: upper ends of the finished band and of the next one, and the index of the worklist that is filled.
     """
-    limit, following, line = course
+    limit, following, current = phase
     for word in range(lane, _WORDS, lanes):
         far = _FAR * np.int32(_WORDS) + np.int32(word)
         bits, kept, moved = search_out.pending[row, far], np.int32(0), np.int32(0)
@@ -222,17 +223,17 @@ def _move_near(lane, lanes, row, course, search_out):
                     kept |= bit
                 elif cost >= limit:
                     moved |= bit
-                    place = atomic_add(search_out.counters, row, line, np.int32(1))
-                    search_out.worklist[row, line * np.int32(CELLS) + place] = cell
+                    place = atomic_add(search_out.counters, row, current, np.int32(1))
+                    search_out.worklist[row, current * np.int32(CELLS) + place] = cell
         search_out.pending[row, far] = kept
-        search_out.pending[row, line * np.int32(_WORDS) + np.int32(word)] = moved
+        search_out.pending[row, current * np.int32(_WORDS) + np.int32(word)] = moved
 
 
 @inline_function
 def cost_to_go(lane, lanes, i, row, ends, bound, state, search_out):
-    """Compute the path cost to the goal of all cells that lie on a path within the bound. Synchronises the lanes.
+    """Compute `search_out.cost_to_go` of all cells that lie on a path within the bound. Synchronises the lanes.
 
-    `ends`: the agent's cell, or EVERYWHERE; and the goal's cell.
+    `ends`: cell of the agent, or EVERYWHERE; and cell of the goal. -1: off the map, no cell is reached.
     """
     here, goal = ends
     sync_lanes()
@@ -241,14 +242,14 @@ def cost_to_go(lane, lanes, i, row, ends, bound, state, search_out):
     if lane == 0:
         begin_search(row, here, goal, search_out)
     sync_lanes()
-    line, limit = np.int32(0), _BAND
+    current, limit = np.int32(0), _BAND
     while limit > 0:
-        while search_out.counters[row, line] > 0:
-            _expand(lane, lanes, i, row, (here, bound, limit, line), state, search_out)
+        while search_out.counters[row, current] > 0:
+            _expand(lane, lanes, i, row, (here, bound, limit, current), state, search_out)
             sync_lanes()
             if lane == 0:
-                _empty_worklist(row, line, search_out)
-            line = np.int32(1) - line
+                _empty_worklist(row, current, search_out)
+            current = np.int32(1) - current
             sync_lanes()
         if lane == 0:
             _reset_nearest_far(row, search_out)
@@ -257,7 +258,7 @@ def cost_to_go(lane, lanes, i, row, ends, bound, state, search_out):
         sync_lanes()
         following = _next_limit(row, here, search_out)
         if following > 0:
-            _move_near(lane, lanes, row, (limit, following, line), search_out)
+            _move_near(lane, lanes, row, (limit, following, current), search_out)
         limit = following
         sync_lanes()
 

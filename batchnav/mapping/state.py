@@ -1,7 +1,7 @@
-"""Map of an agent: the arrays of N agents, the codes in the map's two layers, and the geometry of cells.
+"""Map state: the arrays of N agents' maps, the codes in their two layers, and the geometry of cells.
 
-A map lasts for one episode. It is a top-down square of SIDE x SIDE cells, centred between start and goal. Rows of cells
-run along world Z, cells of a row along world X. Two u8 layers hold what is known of a cell:
+A map lasts for one episode. It is a top-down square of SIDE x SIDE cells, centred between start and goal. The row index
+grows along world Z, the column index along world X. Two u8 layers hold what is known of a cell:
 
     occupancy   0      free or unknown
                 1      inflated: next to an obstacle
@@ -27,9 +27,9 @@ SIDE = 192
 """Cells along a side of the map."""
 CELLS = SIDE * SIDE
 MAX_PATH_CELLS = 384
-"""Cells of a path that are kept; the agent searches again at every step of a longer path."""
+"""Maximum number of stored path cells. A longer path is not kept: the agent searches again at every step."""
 PREDICTION_INTERVAL = 8
-"""Steps of an agent between two predictions of unexplored cells."""
+"""Minimum number of steps between two predictions for one agent."""
 INFLATED, TRAVERSED_OBSTACLE, OCCUPIED = 1, 2, 3
 """Codes of `MapState.occupancy`."""
 EXPLORED, TRAVERSED = 1, 2
@@ -37,7 +37,8 @@ EXPLORED, TRAVERSED = 1, 2
 MAX_OCCUPIED = np.int32(200)
 """Highest code of an occupied cell."""
 MAX_TRAVERSED = np.int32(TRAVERSED + 40)
-"""Highest code of a traversed cell, which then costs less than an occupied one."""
+"""Highest code of a traversed cell: 40 collisions. A traversed cell therefore always costs less than an occupied
+one."""
 _RESOLUTION = np.float32(0.2)
 """Smallest side of a cell, metres."""
 _MARGIN = np.float32(8.0)
@@ -46,7 +47,7 @@ _ZERO, _HALF, _TWO = np.float32(0.0), np.float32(0.5), np.float32(2.0)
 
 
 class MapLayers(NamedTuple):
-    """The two layers of some maps, or of parts of them, as tensors of one shape."""
+    """The two layers of some maps, or of windows of maps, as tensors of equal shape."""
 
     occupancy: torch.Tensor
     """u8, codes of obstacles, inflation and collisions."""
@@ -85,7 +86,7 @@ class MapLayers(NamedTuple):
 
     @property
     def repeated_collisions(self) -> torch.Tensor:
-        """i32: collisions that raise a cell's cost: repeated ones with an obstacle, all in a traversed obstacle."""
+        """i32: collisions that raise a cell's cost: after the detection of an occupied cell, or in a traversed one."""
         occupied = (self.occupancy.int() - OCCUPIED).clamp(min=0)
         traversed = (self.explored.int() - TRAVERSED).clamp(min=0) * (self.occupancy == TRAVERSED_OBSTACLE)
         return occupied + traversed
@@ -97,9 +98,9 @@ class MapState(NamedTuple):
     episode: torch.Tensor
     """i32 [N]: number of the episode that the map belongs to; -1: none."""
     expected_cost: torch.Tensor
-    """i32 [N]: path cost to the goal at the previous step, in units of `costs`; 0: none."""
+    """i32 [N]: path cost to the goal at the previous step, in the integer units of `costs`; 0: no path."""
     path: torch.Tensor
-    """i32 [N, MAX_PATH_CELLS]: cells of the last planned path, from the agent's cell then to the goal's."""
+    """i32 [N, MAX_PATH_CELLS]: cells of the last planned path, from the agent's cell at planning time to the goal's."""
     cost_to_go: torch.Tensor
     """i32 [N, MAX_PATH_CELLS]: path cost from each cell of `path` to the goal."""
     path_length: torch.Tensor
@@ -107,9 +108,9 @@ class MapState(NamedTuple):
     origin_and_resolution: torch.Tensor
     """f32 [N, 3]: world x and z of the map's corner, and the side of a cell, metres."""
     occupancy: torch.Tensor
-    """u8 [N, CELLS]: codes of obstacles, inflation and collisions, see above."""
+    """u8 [N, CELLS]: codes of obstacles, inflation and collisions, see the module's table."""
     explored: torch.Tensor
-    """u8 [N, CELLS]: codes of exploration, traversal and collisions, see above."""
+    """u8 [N, CELLS]: codes of exploration, traversal and collisions, see the module's table."""
     pose: torch.Tensor
     """f32 [N, 3]: the agent's x, z (metres) and heading (radians) at the previous step."""
     remaining_scan: torch.Tensor
@@ -117,9 +118,9 @@ class MapState(NamedTuple):
     collisions: torch.Tensor
     """i32 [N]: collisions of the episode up to the previous step."""
     predicted_at: torch.Tensor
-    """i32 [N]: step of the episode at which unexplored cells were predicted last; below 1: not yet."""
+    """i32 [N]: step of the episode at which unexplored cells were last predicted; below 1: not yet."""
     dirty: torch.Tensor
-    """i32 [N]: 1 where the map changed since then."""
+    """i32 [N]: 1 where the map changed since the last prediction, else 0."""
     predicted_cost: torch.Tensor
     """u8 [N, CELLS]: predicted addition to an unexplored cell's traversal cost; u8 [0, CELLS] without a predictor."""
 
@@ -154,11 +155,11 @@ class MappingParameters(NamedTuple):
     agent_height: np.float32
     """Surfaces from this height above the ground on are ignored, metres."""
     half_step: np.float32
-    """A forward step that advances less than this is a collision, metres."""
+    """A collision is marked on the map only if the step advanced by less than this, metres."""
     half_turn: np.float32
-    """A step that turns by this or more is not a forward step, radians."""
+    """A collision is marked on the map only if the step turned by less than this, radians."""
     scan_angle: np.float32
-    """Angle that the camera covers before the agent plans, radians: 2 pi, or 0 without an initial scan."""
+    """Angle that the camera sees before the agent plans, radians: 2 pi, or 0 without an initial scan."""
 
 
 class Agents(NamedTuple):
@@ -226,13 +227,13 @@ def is_occupied(occupancy):
 
 @inline_function
 def inflation(occupancy):
-    """Obstacle proximity of a cell that is not occupied, i32: 0 far, 1 next to an obstacle, 2 a traversed obstacle."""
+    """Inflation cost level of a cell that is not occupied, i32: 0 free, 1 inflated, 2 traversed obstacle."""
     return np.int32(occupancy)
 
 
 @inline_function
 def repeated_collisions(occupancy):
-    """Collisions with an occupied cell after its first detection, i32; negative where the cell is not occupied."""
+    """Collisions with an occupied cell after its detection, i32; negative where the cell is not occupied."""
     return np.int32(occupancy) - np.int32(OCCUPIED)
 
 
@@ -313,7 +314,7 @@ def to_map(i, x, z, origin_and_resolution):
 
 @inline_function
 def cell_at(u, v):
-    """Index of the cell at map coordinates; -1 off the map and for NaN."""
+    """Index of the cell at map coordinates (u along X, v along Z, in cells); -1 off the map and for NaN."""
     limit = np.float32(SIDE)
     if not (u >= _ZERO and v >= _ZERO and u < limit and v < limit):
         return np.int32(-1)

@@ -1,8 +1,9 @@
 """Waypoint: the farthest path cell that the agent can head for in a straight line, and the path length through it.
 
-The line of sight runs over the map. It ends at obstacles, at cells in which the agent collided, and next to cells with
-repeated collisions, since agents turn in steps and so leave the line by up to half a turn. It may end in an obstacle: a
-path through an obstacle leads straight to it, so that the agent collides with it instead of circling before it.
+The line of sight runs over the map. It is blocked by occupied cells, by traversed obstacles in which the agent
+collided, and next to cells with repeated collisions. The last rule is needed since agents turn in steps and deviate
+from the line by up to half a turn. The waypoint itself may be an obstacle: a path through an obstacle leads straight to
+it, so the agent collides with it instead of circling in front of it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.synchronization import atomic_min
 
 LOOKAHEAD = 24
-"""Next path cells that are tested for a line of sight, and drawn on the egocentric map."""
+"""Number of next path cells that are tested for a line of sight, and shown on the egocentric map."""
 _TWO = np.float32(2.0)
 SCAN_BEARING = np.float32(math.pi / 2)
 """Bearing of the waypoint during the initial scan, radians: a quarter turn to the left."""
@@ -36,7 +37,7 @@ SCAN_BEARING = np.float32(math.pi / 2)
 
 @inline_function
 def _has_line_of_sight(i, u, v, to_u, to_v, state):
-    """True where the straight line between two places (map coordinates) is open, except for its last cell."""
+    """True where no cell blocks the line between two points (map coordinates); its last cell is not tested."""
     du, dv, last = to_u - u, to_v - v, cell_at(to_u, to_v)
     steps = np.int32(_TWO * np.float32(math.sqrt(du * du + dv * dv))) + np.int32(1)
     for k in range(min(np.int32(2), steps), steps + 1):
@@ -56,7 +57,7 @@ def _has_line_of_sight(i, u, v, to_u, to_v, state):
 
 @lean_function
 def begin_waypoint(row, search_out):
-    """Assume that all of the next path cells are in line of sight."""
+    """Assume that all next path cells are in line of sight, until `find_waypoint` finds one that is not."""
     search_out.counters[row, VISIBLE] = LOOKAHEAD
 
 
@@ -76,8 +77,9 @@ def find_waypoint(lane, lanes, i, row, agents, state, search_out):
 def write_waypoint(i, row, agents, search, state_out, waypoint_out):
     """Write distance and bearing of the waypoint, and store the path cost for the next step.
 
-    The distance is that to the waypoint and from there along the path, metres. It is the goal sensor's where the goal
-    is in line of sight, where there is no path, and, with the bearing SCAN_BEARING, during the initial scan.
+    The distance is the straight line to the waypoint plus the path cost from there, in metres of free cells. Distance
+    and bearing are those of the goal sensor where the goal is in line of sight or there is no path. During the initial
+    scan the distance is the goal sensor's and the bearing is SCAN_BEARING.
     """
     u, v, _, _, _, goal = locate(i, agents, state_out)
     position, length = search.counters[row, POSITION], state_out.path_length[i]

@@ -1,1 +1,1 @@
-"""Bodies and their kinematics on navmeshes, the order of a step, and the sampling of episodes. Independent of tasks."""
+"""Bodies and their kinematics on navmeshes, the order of a step, and episode sampling. Independent of tasks."""

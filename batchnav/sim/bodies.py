@@ -18,7 +18,7 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.runtime.kernels.decorators import device_function, lean_function
-from batchnav.sim.actuation import MOVE, TURN, motions_of, slip
+from batchnav.sim.actuation import MOVE, TURN, motion_noise, motions_of
 from batchnav.sim.episodes import SamplingState
 from batchnav.sim.velocity import ACTION_SIZE, VelocityConfig, is_stop, speeds
 
@@ -26,9 +26,9 @@ STOP, FORWARD, LEFT, RIGHT, LOOK_UP, LOOK_DOWN = range(6)
 """The actions, numbered as Habitat numbers them."""
 ACTIONS = ("stop", "forward", "left", "right", "look up", "look down")
 NUM_ACTIONS = {"v0": 4, "v1": 6}
-"""Number of actions of the discrete controls. The names are those of habitat-lab's action spaces."""
+"""Number of actions, by name of the discrete action space. The names are habitat-lab's."""
 COLLISION_EPSILON = np.float32(1e-5)
-"""Square metres. A step collides where its squared length is shorter than commanded by more (habitat-sim)."""
+"""Square metres. A step collides if its squared length is smaller than commanded by more than this (habitat-sim)."""
 
 
 @dataclass(frozen=True)
@@ -36,25 +36,29 @@ class BodyConfig:
     """Size of an agent's body, and its actions. Defaults: Habitat's."""
 
     agent_radius: float = 0.1
+    """Metres. A scene's navmesh must be baked for this radius."""
     agent_height: float = 1.5
-    """Metres. A scene's navmesh must be baked for this size."""
+    """Metres. A scene's navmesh must be baked for this height."""
     control: Literal["v0", "v1", "velocity"] = "v0"
-    """Action space: Habitat's four actions (v0), six with looking up and down (v1), or two speeds (velocity)."""
+    """Action space: Habitat's four actions (v0), six with look up and look down (v1), or two speeds (velocity)."""
     forward_step: float = 0.25
-    """Metres."""
+    """Length of a forward step, metres."""
     turn_angle_deg: float = 10.0
+    """Angle of a turn, degrees."""
     tilt_angle_deg: float = 30.0
-    """Angle by which the actions look up and look down tilt every camera. Default: Habitat's ObjectNav."""
+    """Angle by which look up and look down tilt every camera, degrees. Default: Habitat's ObjectNav."""
     max_tilt_deg: float = 60.0
-    """Limit of the tilt, up and down."""
+    """Largest tilt up and down, degrees."""
     velocity: VelocityConfig = field(default_factory=VelocityConfig)
+    """Ranges of the speeds, for the control "velocity"."""
     sliding: bool = True
-    """True where an agent slides along walls; otherwise walls stop it."""
+    """True if agents slide along walls; False if walls stop them."""
     actuation_noise: float = 0.0
-    """Multiplier of the noise of steps and turns of `robot` under `controller` (PyRobot's, `sim/actuation.py`). 0: no
-    noise."""
+    """Multiplier of PyRobot's noise of steps and turns (`sim/actuation.py`). 0: no noise."""
     robot: Literal["LoCoBot", "LoCoBot-Lite"] = "LoCoBot"
+    """Robot that the noise was measured on."""
     controller: Literal["ILQR", "Proportional", "Movebase"] = "ILQR"
+    """Controller that the noise was measured with."""
 
     @property
     def navmesh(self) -> NavMeshSettings:
@@ -63,7 +67,7 @@ class BodyConfig:
 
     @property
     def is_discrete(self) -> bool:
-        """True where an action is one of a few numbers; False for velocity control."""
+        """True if actions are integers; False for velocity control."""
         return self.control != "velocity"
 
     @property
@@ -80,7 +84,7 @@ class BodyConfig:
 
     @property
     def widest_turn_deg(self) -> float:
-        """Angle of the widest left turn of a step, degrees."""
+        """Largest angle that one step turns to the left, degrees."""
         velocity = self.velocity
         return self.turn_angle_deg if self.is_discrete else velocity.ang_vel_range_deg[1] * velocity.time_step
 
@@ -105,9 +109,9 @@ class BodyConfig:
 
     @property
     def valid_actions(self) -> str:
-        """The actions in words, for error texts."""
+        """The valid actions in words, for error messages."""
         if not self.is_discrete:
-            return "numbers from -1 to 1, forward and to the left; numbers beyond are clipped"
+            return "numbers from -1 to 1, forward and to the left (larger ones are clipped)"
         named = [f"{number} ({name})" for number, name in enumerate(ACTIONS[: NUM_ACTIONS[self.control]])]
         return f"{', '.join(named[:-1])} or {named[-1]}"
 
@@ -120,8 +124,8 @@ class BodyConfig:
         in_range(self, "actuation_noise", 0.0, 10.0)
         if self.actuation_noise and not self.is_discrete:
             raise ConfigError(
-                f"actuation_noise: found {self.actuation_noise:g} with control {self.control!r}, expected 0: PyRobot's "
-                "noise is one of steps and turns"
+                f"actuation_noise: found {self.actuation_noise:g} with control {self.control!r}, expected 0 (PyRobot's "
+                "noise models discrete steps and turns); set actuation_noise to 0, or control to 'v0' or 'v1'"
             )
         in_range(self, "tilt_angle_deg", 1e-3, 90.0)
         in_range(self, "max_tilt_deg", 0.0, 90.0)
@@ -135,19 +139,21 @@ class Body(NamedTuple):
     turn: np.float32
     """Angle of the widest turn, radians."""
     tilt: np.float32
-    """Radians."""
+    """Tilt of one look up or look down, radians."""
     max_tilt: np.float32
-    """Radians."""
+    """Largest tilt up and down, radians."""
     num_actions: np.int32
     """Number of discrete actions; 0 for velocity control."""
     sliding: bool
+    """True if agents slide along walls."""
     noisy: bool
+    """True with actuation noise."""
     motions: torch.Tensor
     """f32 [2, 3, 4]: noise parameters of `actuation.motions_of`."""
     seed: torch.Tensor
-    """i64 [1]: seed of the noise, the tensor of `SamplingState`."""
+    """i64 [1]: seed of the noise; the same tensor as in `SamplingState`."""
     first_agent: torch.Tensor
-    """i64 [1]: number of the first agent, the tensor of `SamplingState`."""
+    """i64 [1]: number of the first agent; the same tensor as in `SamplingState`."""
     linear_low: np.float32
     linear_high: np.float32
     angular_low: np.float32
@@ -155,12 +161,12 @@ class Body(NamedTuple):
     least_linear: np.float32
     least_angular: np.float32
     time_step: np.float32
-    """Seconds. Speeds are in m/s and radians/s: `VelocityConfig` flattened, since numba's parallel loops take no nested
-    tuples."""
+    """Duration of a step, seconds. This field and the six before it are `VelocityConfig` in m/s and radians/s,
+    flattened since numba's parallel loops take no nested tuples."""
 
     @classmethod
     def of(cls, config: BodyConfig, sampling: SamplingState) -> Body:
-        """The body of a configuration. Its noise uses the seed of `sampling`."""
+        """The body of a configuration. Its noise depends on the seed and the agent numbers of `sampling`."""
         angles = config.widest_turn_deg, config.tilt_angle_deg, config.max_tilt_deg
         step, (turn, tilt, most) = config.longest_step, map(math.radians, angles)
         multiplier = config.actuation_noise
@@ -179,26 +185,26 @@ class Bodies(NamedTuple):
     scene: torch.Tensor
     """i32 [N]: rows of the bank."""
     position: torch.Tensor
-    """f32 [N, 3], on the navmesh."""
+    """f32 [N, 3], metres: a point on the navmesh."""
     heading: torch.Tensor
-    """f32 [N], radians: start_heading + turns * turn angle, so that rounding errors do not accumulate. Noise and
-    velocity control accumulate the heading instead, within -pi to pi."""
+    """f32 [N], radians: start_heading + turns * turn angle, so that rounding errors do not accumulate. With noise or
+    velocity control it is accumulated step by step and wrapped to -pi to pi."""
     start: torch.Tensor
     """f32 [N, 3]: start position of the episode."""
     start_heading: torch.Tensor
-    """f32 [N], radians."""
+    """f32 [N], radians: heading at the start of the episode."""
     turns: torch.Tensor
     """i32 [N]: number of left turns minus number of right turns."""
     tilt: torch.Tensor
-    """f32 [N], radians: upward tilt of every camera, added to its own pitch."""
+    """f32 [N], radians: upward tilt, added to the configured pitch of every camera."""
     path_length: torch.Tensor
     """f32 [N]: length of the path so far, metres."""
     collisions: torch.Tensor
-    """i32 [N]."""
+    """i32 [N]: collisions so far."""
     steps: torch.Tensor
-    """i32 [N]."""
+    """i32 [N]: steps so far."""
     episode: torch.Tensor
-    """i32 [N]: number of this agent's earlier episodes, which its random numbers depend on."""
+    """i32 [N]: number of this agent's earlier episodes, which its random numbers depend on; -1 before the first."""
     terminated: torch.Tensor
     """bool [N]: True where the last step ended the task."""
     truncated: torch.Tensor
@@ -208,7 +214,7 @@ class Bodies(NamedTuple):
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> Bodies:
-        """`n` bodies before their first episode."""
+        """Bodies of `n` agents before their first episode."""
         f32: dict[str, Any] = {"dtype": torch.float32, "device": device}
         i32: dict[str, Any] = {"dtype": torch.int32, "device": device}
         terminated, truncated, done = torch.zeros(3, n, dtype=torch.bool, device=device)
@@ -222,9 +228,9 @@ class Bodies(NamedTuple):
 
 
 @device_function
-def collided(moved_squared, wanted_squared):
-    """True where a step was shorter than commanded: habitat-sim's rule on squared 3-D lengths."""
-    return moved_squared + COLLISION_EPSILON < wanted_squared
+def collided(moved_squared, commanded_squared):
+    """True where a step was shorter than commanded: habitat-sim's rule on squared lengths, square metres."""
+    return moved_squared + COLLISION_EPSILON < commanded_squared
 
 
 @lean_function
@@ -263,7 +269,7 @@ def calls_stop(i, actions, body):
 
 @lean_function
 def _aim(i, action, body, bodies_out):
-    """Turn the body or tilt its cameras. Returns whether it must move, and where to; turns move it only with noise."""
+    """Turn the body or tilt its cameras. Returns whether it must move, and where to. Turns move it only with noise."""
     point, heading = point_at(i, bodies_out.position), bodies_out.heading[i]
     if action == LOOK_UP or action == LOOK_DOWN:
         tilt = bodies_out.tilt[i] + (body.tilt if action == LOOK_UP else -body.tilt)
@@ -278,7 +284,7 @@ def _aim(i, action, body, bodies_out):
         if action != FORWARD:
             bodies_out.heading[i] = bodies_out.start_heading[i] + np.float32(bodies_out.turns[i]) * body.turn
         return action == FORWARD, point_ahead(point, heading, length)
-    along, right, yaw = slip(i, MOVE if action == FORWARD else TURN, bodies_out, body)
+    along, right, yaw = motion_noise(i, MOVE if action == FORWARD else TURN, bodies_out, body)
     yaw = yaw if action == FORWARD else np.float32(side) * (body.turn + yaw)
     bodies_out.heading[i] = wrapped(heading + yaw)
     x, y, z = point_ahead(point, heading, length + along)
@@ -298,13 +304,13 @@ def _aim_by_speeds(i, actions, body, bodies_out):
 
 
 @lean_function
-def _go(i, actions, nav, body, scratch, row, bodies_out):
-    """Apply an action. Returns squared length of the movement, and squared commanded length."""
+def _move(i, actions, nav, body, scratch, row, bodies_out):
+    """Apply an action. Returns the squared length of the movement and the squared commanded length, square metres."""
     if actions.ndim == 1:
-        goes, end = _aim(i, actions[i], body, bodies_out)
+        moves, end = _aim(i, actions[i], body, bodies_out)
     else:
-        goes, end = _aim_by_speeds(i, actions, body, bodies_out)
-    if not goes:
+        moves, end = _aim_by_speeds(i, actions, body, bodies_out)
+    if not moves:
         return np.float32(0.0), np.float32(0.0)
     point = point_at(i, bodies_out.position)
     reached = try_step(nav, bodies_out.scene[i], point, end, body.sliding, scratch, row)
@@ -315,10 +321,10 @@ def _go(i, actions, nav, body, scratch, row, bodies_out):
 @lean_function
 def step_body(i, actions, nav, body, scratch, row, bodies_out):
     """Apply an action, and update path length, collisions and steps. Returns True where the position changed."""
-    moved, wanted = _go(i, actions, nav, body, scratch, row, bodies_out)
+    moved, commanded = _move(i, actions, nav, body, scratch, row, bodies_out)
     if moved > np.float32(0.0):
         bodies_out.path_length[i] += np.float32(math.sqrt(moved))
-    if collided(moved, wanted):
+    if collided(moved, commanded):
         bodies_out.collisions[i] += np.int32(1)
     bodies_out.steps[i] += np.int32(1)
     return moved > np.float32(0.0)
@@ -326,7 +332,7 @@ def step_body(i, actions, nav, body, scratch, row, bodies_out):
 
 @lean_function
 def end_episode(i, terminated, max_steps, bodies_out):
-    """Set the flags of the episode's end: terminated by the task, or truncated after `max_steps`."""
+    """Set the flags of an ended episode: terminated by the task, or truncated after `max_steps`."""
     truncated = not terminated and bodies_out.steps[i] >= max_steps
     bodies_out.terminated[i], bodies_out.truncated[i] = terminated, truncated
     bodies_out.done[i] = terminated or truncated
@@ -344,9 +350,9 @@ def begin_episode(i, next_episode, bodies_out):
     """Move the agent to the start of its next episode, and reset its counters."""
     bodies_out.episode[i] += np.int32(1)
     bodies_out.scene[i] = next_episode.scene[i]
-    place = point_at(i, next_episode.position)
-    keep_point(i, place, bodies_out.position)
-    keep_point(i, place, bodies_out.start)
+    start = point_at(i, next_episode.position)
+    keep_point(i, start, bodies_out.position)
+    keep_point(i, start, bodies_out.start)
     heading = next_episode.heading[i]
     bodies_out.start_heading[i], bodies_out.heading[i], bodies_out.turns[i] = heading, heading, np.int32(0)
     bodies_out.tilt[i], bodies_out.path_length[i] = np.float32(0.0), np.float32(0.0)

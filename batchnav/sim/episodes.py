@@ -1,8 +1,8 @@
 """Sampling of episodes ahead of time: the queue of agents, and the random numbers of an episode.
 
-Random numbers are a pure function of (seed, agent, episode number, draw). So an episode does not depend on other
-agents, the moment of sampling or the device. Agents are numbered through all processes of a run, so it does not depend
-on the number of processes.
+Random numbers are a pure function of (seed, agent, episode number, draw). An episode therefore does not depend on other
+agents, the time of sampling or the device. Agent numbers continue from process to process, so an episode does not
+depend on the number of processes either.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ import torch
 from batchnav.runtime.kernels.decorators import device_function, lean_function
 from batchnav.runtime.kernels.rng import uniform4
 
-# Draws of one episode: 0 is for scene and heading, 1 is unused, tasks begin at FIRST_DRAW.
 _SCENE_AND_HEADING = 0
+"""Number of the draw that gives an episode's scene and start heading."""
 FIRST_DRAW = 2
+"""Number of the first draw of an episode that tasks use. Draw 1 is unused."""
 NO_AGENT = -1
-"""An entry of the queue without an agent."""
+"""Queue entry without an agent (CPU)."""
 _TWO_PI = np.float32(2.0 * math.pi)
 
 
 class SamplingState(NamedTuple):
-    """Seed and scenes of sampled episodes. They are tensors, so that a CUDA graph of a step reads their changes."""
+    """Seed and scenes of sampled episodes. Tensors, so that a captured CUDA graph reads their current values."""
 
     seed: torch.Tensor
-    """i64 [1]."""
+    """i64 [1]: seed of the run."""
     scene_ranges: torch.Tensor
-    """i32 [N, 2]: first scene of an agent, and its number of scenes."""
+    """i32 [N, 2]: first scene of each agent, a row of the bank, and its number of scenes."""
     first_agent: torch.Tensor
     """i64 [1]: number of the first agent among those of all processes."""
 
     @classmethod
     def of(cls, seed: int, num_envs: int, num_scenes: int, device: torch.device, first_agent: int = 0) -> SamplingState:
-        """Give each agent its own share of the scenes.
+        """Divide the scenes evenly among the agents, in order.
 
-        With fewer scenes than agents, neighbouring agents share a scene, whose memory they read together.
+        Neighbouring agents share a scene if there are fewer scenes than agents; they then read the same memory.
         """
         shares = np.arange(num_envs + 1, dtype=np.int64) * num_scenes // num_envs
         ranges = np.stack([shares[:-1], np.maximum(1, np.diff(shares))], axis=1).astype(np.int32)
@@ -47,7 +48,7 @@ class SamplingState(NamedTuple):
 
 
 class SamplingQueue(NamedTuple):
-    """Agents whose next episode must be sampled."""
+    """Queue of agents whose next episode must be sampled."""
 
     agents: torch.Tensor
     """i32 [N]: agents in any order. On the CPU entry i is agent i or NO_AGENT."""

@@ -1,4 +1,4 @@
-"""Checks that positions from files and saved states are on the navmesh of their scene."""
+"""Check that positions from files and saved states are on the navmesh of their scene."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def check_positions(
     """Raise `error` where a position is not on the navmesh. Waits for the device.
 
     Args:
-        name: name of the positions, for the message.
+        name: name of the positions in the error message.
         bank: the scenes.
-        scene: i32 [N], in range.
-        position: f32 [N, 3].
+        scene: i32 [N]: rows of the bank, in range.
+        position: f32 [N, 3], metres.
         error: class of the exception.
     """
     scene, position = scene.to(bank.device).contiguous(), position.to(bank.device).contiguous()
@@ -41,9 +41,10 @@ def check_positions(
 
 
 def on_navmesh(bank: SceneBank, scene: torch.Tensor, position: torch.Tensor, distance: float) -> torch.Tensor:
-    """bool [N]: True where positions f32 [N, 3] are within `distance` metres, in the plane, of their scenes' navmesh.
+    """bool [N]: True where positions f32 [N, 3] are within `distance` metres, horizontally, of their scene's navmesh.
 
-    `scene`: i32 [N], in range. Both tensors are contiguous and on the bank's device.
+    The vertical distance is at most MAX_SNAP_HEIGHT. `scene`: i32 [N], rows of the bank, in range. Both tensors must be
+    contiguous and on the bank's device.
     """
     nearest = torch.empty_like(position)
     if bank.device.type == "cpu":

@@ -2,13 +2,13 @@
 
 advance           the action moves, turns or tilts the body; walls stop it or let it slide; episodes end
 score             reward and metrics
-begin_episodes    ended episodes: begin the next episode, which was sampled ahead
-sample_episodes   begun episodes: sample the episode after them
+begin_episodes    agents whose episode ended begin the next one, which was sampled ahead
+sample_episodes   agents that began an episode: sample the one after it
 
-On CUDA a step takes as long as the longest path search of any agent, and rendering needs neither reward nor metrics. So
-`score` runs on a second stream, concurrently with rendering; it reads the transition that `advance` recorded.
+On CUDA, scoring takes as long as the longest path search of any agent, and rendering needs neither reward nor metrics.
+`score` therefore runs on a second stream, concurrently with rendering; it reads the transition that `advance` recorded.
 `sample_episodes` runs on a third stream, concurrently with rendering, the policy and the next `advance`. An episode is
-a pure function of seed, agent and episode number, so the moment of sampling does not change it.
+a pure function of seed, agent and episode number, so the time of sampling does not change it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from batchnav.sim.episodes import SamplingQueue, SamplingState
 from batchnav.types import Task
 
 MAX_ENVS = 2**24
-"""Maximum of `num_envs`. Larger numbers would fail with an out-of-memory error that names no argument."""
+"""Maximum of `num_envs`: a larger number gets an error that names the argument, instead of an out-of-memory error."""
 MAX_NUMBER = 2**32
-"""Maximum number of environments of all processes: random counters have 32 bits for it."""
+"""Maximum number of environments in all processes together: random counters have 32 bits for it."""
 CHUNKS_PER_THREAD = 8
-"""CPU: pieces of work for each thread. Several pieces balance the lengths of searches."""
+"""CPU: chunks of agents per thread. Several chunks balance the different durations of searches."""
 BAD_ACTION, NO_EPISODE = 0, 1
-"""Entries of `Simulator.error_flags`: 1 + an agent with an invalid action, 1 + a scene without episodes; 0: none."""
+"""Indices of `Simulator.error_flags`: 1 + number of an agent with an invalid action, 1 + row of a scene without
+episodes; 0: no error."""
 
 
 class Simulator:
@@ -43,10 +44,10 @@ class Simulator:
     Args:
         bank: the scenes, on the device of the simulation.
         num_envs: N.
-        body: the agents' body and its steps.
-        make_task: returns the task for this simulator (`batchnav.types.Task`), which may keep the simulator's tensors.
+        body: size and actions of the agents.
+        make_task: makes the task (`batchnav.types.Task`) of this simulator; it may keep the simulator's tensors.
         seed: seed of the sampled episodes, from 0 to 2^63 - 1.
-        first_env: number of this process's first environment among those of all processes of a run.
+        first_env: number of this process's first environment among the environments of all processes.
 
     ArgumentError where num_envs, seed or first_env is out of range.
     """
@@ -68,10 +69,10 @@ class Simulator:
         self.sampling = SamplingState.of(seed, num_envs, bank.num_scenes, self.device, first_env)
         self.body_config, self.body = body, view(Body.of(body, self.sampling))
         self._host_error_flags, self.error_flags = host_flag(self.device, 2)
-        """Errors that kernels flagged: the host's view, and the kernels' view of the same memory."""
+        """i32 [2], see BAD_ACTION: the host's view and the kernels' view of the same memory."""
         self.chunks = min(num_envs, num_threads() * CHUNKS_PER_THREAD)
-        """CPU: pieces of work, each with its own scratch memory for a search."""
-        self._scoring = self._sampling = False  # work in progress on the other streams
+        """CPU: number of chunks that agents are divided into, each with its own scratch memory for searches."""
+        self._scoring = self._sampling = False  # True while the other streams have work in progress
         if self.device.type == "cuda":
             self._score_stream, self._sample_stream = torch.cuda.Stream(self.device), torch.cuda.Stream(self.device)
         self.task: Task = make_task(self)
@@ -83,7 +84,7 @@ class Simulator:
     def reset(self) -> None:
         """Begin an episode for every agent. EpisodeError for a scene without episodes. Waits for the device."""
         self.sample_all()
-        self._begin(everyone=True)
+        self._begin(all_agents=True)
         self.settle()
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
@@ -95,13 +96,13 @@ class Simulator:
         self._host_error_flags[:] = 0
         if agent >= 0:
             raise ArgumentError(
-                f"actions: found one out of range for environment {agent}, expected {self.body_config.valid_actions}"
+                f"actions: found an invalid one in environment {agent}, expected {self.body_config.valid_actions}"
             )
         if scene >= 0:
             raise EpisodeError(f"scene {self.bank.names[scene]!r}: {self.task.no_episode_message}")
 
     def check_scenes(self) -> None:
-        """Sample an episode in each scene; EpisodeError for a scene without episodes. Waits for the device."""
+        """Sample an episode in each scene. EpisodeError for a scene without episodes. Waits for the device."""
         ranges = self.sampling.scene_ranges.clone()
         self.sampling.scene_ranges[:, 1] = 1
         for first in range(0, self.bank.num_scenes, self.num_envs):
@@ -118,22 +119,22 @@ class Simulator:
         self._sample_for(torch.arange(self.num_envs))
 
     def assign_scenes(self, agents: list[range], scenes: list[int]) -> None:
-        """Give each range of agents one scene for its episodes, from the next episode on."""
+        """Assign one scene, a row of the bank, to each range of agents, from their next episode on."""
         self.settle()
-        for some, scene in zip(agents, scenes, strict=True):
-            self.sampling.scene_ranges[some.start : some.stop, 0] = scene
-            self.sampling.scene_ranges[some.start : some.stop, 1] = 1
-        self._sample_for(torch.cat([torch.arange(some.start, some.stop) for some in agents]))
+        for group, scene in zip(agents, scenes, strict=True):
+            self.sampling.scene_ranges[group.start : group.stop, 0] = scene
+            self.sampling.scene_ranges[group.start : group.stop, 1] = 1
+        self._sample_for(torch.cat([torch.arange(group.start, group.stop) for group in agents]))
 
     def advance(self, actions: torch.Tensor) -> None:
-        """Move all bodies and flag ended episodes. Agents that are done keep their last pose until `reset_done`.
+        """Move all bodies and flag ended episodes. Agents that are done keep their final pose until `reset_done`.
 
         Reward and metrics are valid after `finish`. Call `reset_done` before the next `advance`.
 
         Args:
-            actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right, and with the control "v1" 4 look up, 5 look down. With
-                the control "velocity" f32 [N, 2]: forward and to the left, -1 to 1. Invalid actions raise
-                ArgumentError: at once on the CPU, at a later `check` on CUDA, where reading them would stall the GPU.
+            actions: i64 [N]: 0 stop, 1 forward, 2 left, 3 right; also 4 look up and 5 look down with control "v1"; or
+                f32 [N, 2] with control "velocity": forward and to the left, -1 to 1. Invalid actions raise
+                ArgumentError: at once on the CPU, in a later `check` on CUDA, where reading them would stall the GPU.
         """
         self.body_config.check_actions(actions, self.num_envs, self.device)
         actions = actions.contiguous()  # kernels are compiled for contiguous arrays
@@ -150,7 +151,7 @@ class Simulator:
 
     def reset_done(self) -> None:
         """Begin the next episode of agents that are done."""
-        self._begin(everyone=False)
+        self._begin(all_agents=False)
 
     def step(self, actions: torch.Tensor) -> None:
         """`advance`, `reset_done` and `finish`. The next step overwrites reward, metrics and flags."""
@@ -159,25 +160,26 @@ class Simulator:
         self.finish()
 
     def finish(self) -> None:
-        """Have torch's current stream wait for reward and metrics of the last step."""
+        """Make torch's current stream wait for reward and metrics of the last step."""
         if self._scoring:
             torch.cuda.current_stream(self.device).wait_stream(self._score_stream)
             self._scoring = False
 
     def settle(self) -> None:
-        """Have torch's current stream wait for the other streams. Work recorded in a CUDA graph must end with this."""
+        """Make torch's current stream wait for the other streams. Every capture of a CUDA graph must end with this."""
         self.finish()
         self._await_sampling()
 
     def _await_sampling(self) -> None:
+        """Make torch's current stream wait for the sampling of episodes."""
         if self._sampling:
             torch.cuda.current_stream(self.device).wait_stream(self._sample_stream)
             self._sampling = False
 
-    def _begin(self, everyone: bool) -> None:
-        """Begin episodes, and sample those that follow them: on CUDA on another stream than torch's current one."""
+    def _begin(self, all_agents: bool) -> None:
+        """Begin episodes, and sample the ones that follow them: on CUDA on a stream of their own."""
         self._await_sampling()
-        self.task.begin_episodes(everyone)
+        self.task.begin_episodes(all_agents)
         if self.device.type == "cpu":
             self._sample()
             return

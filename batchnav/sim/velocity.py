@@ -1,7 +1,7 @@
 """Velocity control: an agent commands a linear and an angular speed at every step, as with Habitat's `VelocityAction`.
 
 A step takes `time_step` seconds. The body moves along its heading, then turns: habitat-sim's integration. Walls stop it
-or let it slide, as with discrete steps. Speeds below both minima are a stop: the body does not move.
+or let it slide, as with discrete steps. If both speeds are below their minima the action is a stop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from batchnav.errors import ConfigError
 from batchnav.runtime.kernels.decorators import lean_function
 
 ACTION_SIZE = 2
-"""Numbers of an action: forward, and to the left, each from -1 (the lowest speed of its range) to 1 (the highest)."""
+"""Components of an action: forward, and to the left, each from -1 (lowest speed of its range) to 1 (highest)."""
 MAX_LENGTH = 10.0
 """Maximum length of a step, metres."""
 _ONE, _HALF = np.float32(1.0), np.float32(0.5)
@@ -24,18 +24,18 @@ _ONE, _HALF = np.float32(1.0), np.float32(0.5)
 
 @dataclass(frozen=True)
 class VelocityConfig:
-    """Range of speeds. Names and defaults: habitat-lab's `velocity_control`."""
+    """Ranges of the speeds. Names and defaults: habitat-lab's `velocity_control`."""
 
     lin_vel_range: tuple[float, ...] = (0.0, 0.25)
     """Lowest and highest speed along the heading, m/s."""
     ang_vel_range_deg: tuple[float, ...] = (-10.0, 10.0)
     """Lowest and highest angular speed to the left, degrees/s."""
     min_abs_lin_speed: float = 0.025
-    """m/s. A step below this and below `min_abs_ang_speed_deg` is a stop."""
+    """m/s. An action below this and below `min_abs_ang_speed_deg` is a stop."""
     min_abs_ang_speed_deg: float = 1.0
-    """Degrees/s."""
+    """Degrees/s. See `min_abs_lin_speed`."""
     time_step: float = 1.0
-    """Seconds."""
+    """Duration of a step, seconds."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -44,8 +44,8 @@ class VelocityConfig:
             speeds = getattr(self, name)
             if len(speeds) != 2 or not -most <= speeds[0] < speeds[1] <= most:  # NaN fails here too
                 raise ConfigError(
-                    f"{name}: found {shortened(list(speeds))}, expected the lowest and the highest, within {most:g} of "
-                    f"0 with time_step {self.time_step:g}"
+                    f"{name}: found {shortened(list(speeds))}, expected the lowest and a larger highest speed, within "
+                    f"-{most:g} and {most:g} with time_step {self.time_step:g}"
                 )
         in_range(self, "min_abs_lin_speed", 0.0, 1e4)
         in_range(self, "min_abs_ang_speed_deg", 0.0, 1e6)
@@ -64,7 +64,7 @@ class VelocityConfig:
 
 @lean_function
 def _speed(action, low, high):
-    """The speed of a command from -1 to 1. Commands beyond are clipped; NaN is read as -1."""
+    """The speed of a command from -1 to 1. Commands outside are clipped; NaN counts as -1."""
     action = action if action > -_ONE else -_ONE
     action = action if action < _ONE else _ONE
     return low + _HALF * (action + _ONE) * (high - low)
@@ -79,5 +79,5 @@ def speeds(i, actions, body):
 
 @lean_function
 def is_stop(linear, angular, body):
-    """True where these speeds are a stop."""
+    """True where both speeds are below their minima."""
     return abs(linear) < body.least_linear and abs(angular) < body.least_angular

@@ -174,9 +174,9 @@ def begin_one(i, next_episode, bodies_out, state_out):
 
 
 @lean_function
-def begin_due(i, everyone, next_episode, bodies_out, state_out, queue_out):
+def begin_due(i, all_agents, next_episode, bodies_out, state_out, queue_out):
     """CPU: begin an episode that is due, and queue its agent. A write in the loop over agents itself would be lost."""
-    due = everyone or bodies_out.done[i]
+    due = all_agents or bodies_out.done[i]
     if due:
         begin_one(i, next_episode, bodies_out, state_out)
     queue_out.agents[i] = np.int32(i) if due else np.int32(NO_AGENT)
@@ -249,8 +249,8 @@ class ProgressTask:
         }  # fmt: skip
         self.target: torch.Tensor | None = None
         self.target_radius = 0.0
-        self.scratch, *beside = (sim.search_scratch(rows) for rows in self.search_rows(n, device, sim.chunks))
-        self.sampling_scratch = beside[0] if beside else self.scratch
+        self.scratch, *separate = (sim.search_scratch(rows) for rows in self.search_rows(n, device, sim.chunks))
+        self.sampling_scratch = separate[0] if separate else self.scratch
         """Scratch memory for the searches of steps, and for those of episodes that are sampled at the same time."""
         self._bind()
 
@@ -325,11 +325,11 @@ def advance_cpu(actions, nav, state, body, max_steps, chunks, scratch, bodies_ou
 
 
 @cpu_kernel
-def begin_cpu(everyone, next_episode, bodies_out, state_out, queue_out):
+def begin_cpu(all_agents, next_episode, bodies_out, state_out, queue_out):
     """Begin the episodes that are due, and queue their agents for sampling."""
     n = queue_out.agents.shape[0]
     for i in prange(n):
-        begin_due(np.int64(i), everyone, next_episode, bodies_out, state_out, queue_out)
+        begin_due(np.int64(i), all_agents, next_episode, bodies_out, state_out, queue_out)
     queue_out.count[0] = n
 
 
@@ -353,10 +353,10 @@ def advance_cuda(actions, nav, state, body, max_steps, scratch, bodies_out, tran
 
 
 @exact_cuda_kernel
-def begin_cuda(everyone, next_episode, bodies_out, state_out, queue_out):
+def begin_cuda(all_agents, next_episode, bodies_out, state_out, queue_out):
     """Begin the episodes that are due, and queue their agents for sampling."""
     i = cuda.grid(1)
-    if i < bodies_out.scene.shape[0] and (everyone or bodies_out.done[i]):
+    if i < bodies_out.scene.shape[0] and (all_agents or bodies_out.done[i]):
         begin_one(i, next_episode, bodies_out, state_out)
         queue_out.agents[cuda.atomic.add(queue_out.count, 0, 1)] = i
 

@@ -121,9 +121,9 @@ def observe_one(i, bodies, state, relative_goal_out):
 
 
 @lean_function
-def begin_due(i, everyone, next_episode, bodies_out, state_out, queue_out, relative_goal_out):
+def begin_due(i, all_agents, next_episode, bodies_out, state_out, queue_out, relative_goal_out):
     """CPU: begin an episode that is due, and queue its agent. A write in the loop over agents itself would be lost."""
-    due = everyone or bodies_out.done[i]
+    due = all_agents or bodies_out.done[i]
     if due:
         begin_one(i, next_episode, bodies_out, state_out)
         observe_one(i, bodies_out, state_out, relative_goal_out)
@@ -164,11 +164,11 @@ def score_cpu(nav, bodies, transition, parameters, chunks, scratch, state_out, m
 
 
 @cpu_kernel
-def begin_cpu(everyone, next_episode, bodies_out, state_out, queue_out, relative_goal_out):
+def begin_cpu(all_agents, next_episode, bodies_out, state_out, queue_out, relative_goal_out):
     """Begin the episodes that are due, and queue their agents for sampling."""
     n = relative_goal_out.shape[0]
     for i in prange(n):
-        begin_due(np.int64(i), everyone, next_episode, bodies_out, state_out, queue_out, relative_goal_out)
+        begin_due(np.int64(i), all_agents, next_episode, bodies_out, state_out, queue_out, relative_goal_out)
     queue_out.count[0] = n
 
 
@@ -206,10 +206,10 @@ def score_cuda(nav, bodies, transition, parameters, scratch, state_out, metrics_
 
 
 @exact_cuda_kernel
-def begin_cuda(everyone, next_episode, bodies_out, state_out, queue_out, relative_goal_out):
+def begin_cuda(all_agents, next_episode, bodies_out, state_out, queue_out, relative_goal_out):
     """Begin the episodes that are due, and queue their agents for sampling."""
     i = cuda.grid(1)
-    if i < relative_goal_out.shape[0] and (everyone or bodies_out.done[i]):
+    if i < relative_goal_out.shape[0] and (all_agents or bodies_out.done[i]):
         begin_one(i, next_episode, bodies_out, state_out)
         queue_out.agents[cuda.atomic.add(queue_out.count, 0, 1)] = i
         observe_one(i, bodies_out, state_out, relative_goal_out)

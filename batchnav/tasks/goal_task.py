@@ -150,13 +150,13 @@ class GoalTask:
         """Numbers of concurrent searches: of steps and, on CUDA, of episodes that are sampled at the same time."""
         return (num_envs, sampling_threads(num_envs)) if device.type == "cuda" else (chunks,)
 
-    def begin_episodes(self, everyone: bool) -> None:
-        """Begin the episodes that are due, or everyone's; queue their agents; observe."""
-        self._begin(everyone)
+    def begin_episodes(self, all_agents: bool) -> None:
+        """Begin the episodes that are due, or all agents'; queue their agents; observe."""
+        self._begin(all_agents)
         for name in self.optional:
             now, sampled = getattr(self.goal_state, name), getattr(self.next_episode, name)
             due = self.sim.bodies.done.view(-1, *(1,) * (now.ndim - 1))
-            torch.where(due | everyone, sampled, now, out=now)
+            torch.where(due | all_agents, sampled, now, out=now)
 
     def sample_episodes(self) -> None:
         """Sample the queued agents' next episodes."""
@@ -171,8 +171,8 @@ class GoalTask:
         state, transition, next_episode = map(view, (self.goal_state, self.transition, self.next_episode))
         metrics, reward = view(self.metric_tensors), view(self.reward)
         live_goal, start_goal = view(self.live_goal), view(self.start_goal)
-        scratch, *beside = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
-        sampling_scratch, moved = beside[0] if beside else scratch, (bodies, transition, live_goal)
+        scratch, *separate = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
+        sampling_scratch, moved = separate[0] if separate else scratch, (bodies, transition, live_goal)
         self.advance = bind_advance(sim, ADVANCE, (nav, state, sim.body, parameters), moved, scratch)
         self.score: Callable[[], Any] = bind(
             sim, self.score_kernels, (nav, bodies, transition, parameters), (state, metrics, reward), scratch,

@@ -101,11 +101,11 @@ def bind_advance(
 def bind_begin(
     sim: Simulator, kernels: KernelPair, next_episode: Any, written: tuple[Any, ...]
 ) -> Callable[[bool], Any]:
-    """`Task.begin_episodes` as a call that takes `everyone`; the other arguments are laid out once."""
+    """`Task.begin_episodes` as a call that takes `all_agents`; the other arguments are laid out once."""
     on_cpu, on_cuda = kernels
     if sim.device.type == "cpu":
-        return lambda everyone: on_cpu(everyone, next_episode, *written)
-    due, all_agents = (
-        BoundKernel(on_cuda, sim.num_envs, everyone, next_episode, *written) for everyone in (False, True)
+        return lambda all_agents: on_cpu(all_agents, next_episode, *written)
+    on_due, on_all = (
+        BoundKernel(on_cuda, sim.num_envs, all_agents, next_episode, *written) for all_agents in (False, True)
     )
-    return lambda everyone: all_agents() if everyone else due()
+    return lambda all_agents: on_all() if all_agents else on_due()

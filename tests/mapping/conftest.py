@@ -1,4 +1,4 @@
-"""Where maps run."""
+"""Fixtures of the mapping tests: devices, and one thread for networks."""
 
 import pytest
 import torch
@@ -6,12 +6,13 @@ import torch
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def device(request):
+    """Name of the device that maps are on."""
     return request.param
 
 
 @pytest.fixture(scope="module")
 def one_thread():
-    """For networks: where the machine is busy, two wait long for each other."""
+    """Run PyTorch on one thread: on a busy machine several threads wait long for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,4 +1,4 @@
-"""What stops agents, what they walked over, and how plans lead by both."""
+"""Collisions and traversed cells on the map, and the paths around and through them."""
 
 import itertools
 import math
@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from walks import SENSORS, cells, check_path_costs, reached_by, walk
+from map_helpers import SENSORS, check_path_costs, follow_waypoints, map_codes, reached_by
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
@@ -19,145 +19,152 @@ def house():
     return find_scene("house:3")
 
 
-def test_what_stops_an_agent_is_on_its_map(house):
-    """Agents that see nothing know what they ran into, and nothing else; so they find their way by touch alone."""
+def test_collisions_are_on_the_map(house):
+    """The map of a blind agent holds its collisions and nothing else. Agents reach their goals by touch alone."""
     env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_depth=0.05, max_steps=200)
-    walk(env, 40)
-    before = cells(env)[0].copy()
+    follow_waypoints(env, 40)
+    before = map_codes(env)[0].copy()
     collisions, found = env.sim.bodies.collisions.numpy(), (before >= TRAVERSED_OBSTACLE).sum((1, 2))
-    assert (found <= collisions).all() and np.mean(found > 0) > 0.8  # who slides along is not stopped
-    for _ in range(3):  # who looks again has not run into anything again, nor has who turns
+    assert (found <= collisions).all() and np.mean(found > 0) > 0.8  # sliding along a wall marks nothing
+    for _ in range(3):  # neither a second observation nor a turn is another collision
         env.observe()
         env.step([LEFT] * 32)
-    assert (cells(env)[0] == before).all()
+    assert (map_codes(env)[0] == before).all()
     assert reached_by(env, "waypoint", 2) > reached_by(env, "pointgoal", 2) + 0.2
 
 
-def test_what_stops_an_agent_again_becomes_dearer(house):
-    """Who pushes on is stopped by the same cells, whose tolls another search knows too."""
+def test_repeated_collisions_raise_the_cost(house):
+    """Agents that keep going forward collide in the same cells. Path costs agree with the reference mapper."""
     env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_depth=0.05)
     env.reset(seed=5)
     for _ in range(40):
-        told = env.step([FORWARD] * 32)[0]["waypoint"][:, 0].numpy()
-    stands, _ = cells(env)
-    check_path_costs(env, told)
-    assert (stands.max((1, 2)) > OCCUPIED + 10).mean() > 0.8
-    firm = (stands > OCCUPIED + 5).sum((1, 2))  # the nearer of two as well, where that is not the agent's own cell
-    assert (firm >= 2).mean() > 0.4
+        distances = env.step([FORWARD] * 32)[0]["waypoint"][:, 0].numpy()
+    occupancy, _ = map_codes(env)
+    check_path_costs(env, distances)
+    assert (occupancy.max((1, 2)) > OCCUPIED + 10).mean() > 0.8
+    repeated = (occupancy > OCCUPIED + 5).sum((1, 2))  # includes the nearer cell, unless it is the agent's own
+    assert (repeated >= 2).mean() > 0.4
     for _ in range(220):
         env.step([FORWARD] * 32)
-    assert 190 < cells(env)[0].max() <= 200
+    assert 190 < map_codes(env)[0].max() <= 200
 
 
-def test_what_stops_an_agent_where_it_walked_becomes_dearer(house):
-    """Walked ground does not become an obstacle, but dearer, up to a bound; another search knows its toll too."""
+def test_collisions_in_traversed_cells_raise_the_cost(house):
+    """Traversed cells do not become occupied; their cost rises up to a bound, as in the reference mapper."""
     env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_depth=0.05)
     env.reset(seed=5)
     env.mapper.map_state.explored.fill_(TRAVERSED)
     for _ in range(40):
-        told = env.step([FORWARD] * 32)[0]["waypoint"][:, 0].numpy()
-    stands, ground = cells(env)
-    assert stands.max() == TRAVERSED_OBSTACLE and ((ground > TRAVERSED + 5).sum((1, 2)) > 0).mean() > 0.8
-    check_path_costs(env, told)
+        distances = env.step([FORWARD] * 32)[0]["waypoint"][:, 0].numpy()
+    occupancy, explored = map_codes(env)
+    assert occupancy.max() == TRAVERSED_OBSTACLE and ((explored > TRAVERSED + 5).sum((1, 2)) > 0).mean() > 0.8
+    check_path_costs(env, distances)
     for _ in range(60):
         env.step([FORWARD] * 32)
-    an_obstacle = 1000 // (10 * 2)  # stops that are as dear
-    assert 30 < cells(env)[1].max() <= MAX_TRAVERSED < TRAVERSED + an_obstacle
+    as_occupied = 1000 // (10 * 2)  # collisions that cost as much as an occupied cell
+    assert 30 < map_codes(env)[1].max() <= MAX_TRAVERSED < TRAVERSED + as_occupied
 
 
-def test_a_line_is_not_straight_where_walked_ground_stopped_the_agent(house):
-    """A wall that was walked over is crossed straight, until it stops the agent."""
+def test_a_collision_in_a_traversed_obstacle_blocks_the_line_of_sight(house):
+    """The waypoint lies straight across a traversed wall until the agent collides in it."""
     wall = dict.fromkeys(RING, TRAVERSED_OBSTACLE)
-    turned = []
-    for stopped in (0, 1):
-        env, plan, goal = in_a_clearing(house, wall, TRAVERSED + stopped)
-        turned.append((plan[:, 1] - goal[:, 1]).abs())
+    deviation = []
+    for collisions in (0, 1):
+        env, waypoint, goal = in_a_clearing(house, wall, TRAVERSED + collisions)
+        deviation.append((waypoint[:, 1] - goal[:, 1]).abs())
         assert env.mapper.map_state.occupancy.max() == TRAVERSED_OBSTACLE
-    assert (turned[0] < 1e-6).any() and (turned[1] >= turned[0] - 1e-6).all() and (turned[1] > turned[0] + 0.05).any()
+    before, after = deviation
+    assert (before < 1e-6).any() and (after >= before - 1e-6).all() and (after > before + 0.05).any()
 
 
-def test_the_way_that_an_agent_came_has_no_gaps(house):
-    """A step is longer than a cell: what lies between two places is walked too, from an episode's first place on."""
+def test_traversed_cells_have_no_gaps(house):
+    """With steps longer than a cell, cells between two positions are traversed too, from the start position on."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_steps=50, forward_step=0.5)
-    walk(env, 60)  # into the second episode
-    places = [env.sim.bodies.position[:, [0, 2]].clone()]
+    follow_waypoints(env, 60)  # into the second episode
+    positions = [env.sim.bodies.position[:, [0, 2]].clone()]
     for _ in range(30):
         env.step([FORWARD] * 8)
-        places.append(env.sim.bodies.position[:, [0, 2]].clone())
+        positions.append(env.sim.bodies.position[:, [0, 2]].clone())
     state = env.mapper.map_state
-    for before, after in itertools.pairwise(places):
+    for before, after in itertools.pairwise(positions):
         for place in (before + share * (after - before) for share in (0.0, 1 / 3, 2 / 3, 1.0)):
             u, v = ((place - state.origin_and_resolution[:, :2]) / state.origin_and_resolution[:, 2:]).int().unbind(1)
             assert (state.explored[torch.arange(8), v * SIDE + u] >= TRAVERSED).all()
-    walked = (state.explored >= TRAVERSED).sum(1)
-    assert (walked <= 3 * 41 + 1).all(), "the last episode's place is on the map"
+    traversed = (state.explored >= TRAVERSED).sum(1)
+    assert (traversed <= 3 * 41 + 1).all(), "the map holds positions of the previous episode"
 
 
-def test_who_stands_in_a_walls_cells_does_not_plan_through_it(house):
-    """A wall of one cell, from one side of which the ground was seen, and agents that walk in its cells."""
+def test_paths_of_agents_in_a_walls_cells_do_not_cross_it(house):
+    """A wall one cell thick, explored on one side only; agents traverse its cells. The goal is on the other side."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     env.reset(seed=5)
     state = env.mapper.map_state
     places = [env.sim.bodies.position[:, [0, 2]], env.task.state.goal[:, [0, 2]]]
-    here, there = (
+    here, goal = (
         ((place - state.origin_and_resolution[:, :2]) / state.origin_and_resolution[:, 2:]).int() for place in places
     )
-    crossing = (there[:, 1] - here[:, 1]).abs() > 2
-    stands, ground = (part.view(-1, SIDE, SIDE) for part in (state.occupancy, state.explored))
+    crossing = (goal[:, 1] - here[:, 1]).abs() > 2
+    occupancy, explored = (part.view(-1, SIDE, SIDE) for part in (state.occupancy, state.explored))
     for i in range(8):  # along a row; the goal is on its far side
         u, v = here[i].tolist()
-        near = v - 4 if there[i, 1] > v else v + 1
-        stands[i, v, u - 20 : u + 21] = OCCUPIED
-        ground[i, v, u - 20 : u + 21] = EXPLORED
-        ground[i, near : near + 4, u - 20 : u + 21] = EXPLORED
-    told = env.step([LEFT] * 8)[0]
+        near = v - 4 if goal[i, 1] > v else v + 1
+        occupancy[i, v, u - 20 : u + 21] = OCCUPIED
+        explored[i, v, u - 20 : u + 21] = EXPLORED
+        explored[i, near : near + 4, u - 20 : u + 21] = EXPLORED
+    observation = env.step([LEFT] * 8)[0]
     around = 0.9 * 20 * state.origin_and_resolution[:, 2]
     assert crossing.sum() >= 3
-    assert (told["waypoint"][crossing, 0] > around[crossing]).all()
-    assert (state.expected_cost[crossing] < 5_000).all(), "the way leads through an obstacle"
+    assert (observation["waypoint"][crossing, 0] > around[crossing]).all()
+    assert (state.expected_cost[crossing] < 5_000).all(), "the path crosses an obstacle"
 
 
-def in_a_clearing(house, stands, ground=EXPLORED):
-    """Eight agents on ground that is empty but for `stands`, by rows and columns from their cells; and what is told."""
+def in_a_clearing(house, codes, explored=EXPLORED):
+    """Eight agents on a map that is free except for some cells, their waypoints and their goal sensors.
+
+    Args:
+        house: the scene.
+        codes: occupancy codes by row and column, relative to the agent's cell.
+        explored: exploration code of all cells.
+    """
     env = NavEnv([house], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     env.reset(seed=5)
     state = env.mapper.map_state
-    state.explored.fill_(ground)
+    state.explored.fill_(explored)
     for i in range(8):
         x, z = env.sim.bodies.position[i, [0, 2]].tolist()
         left, top, size = state.origin_and_resolution[i].tolist()
         u, v = int((x - left) / size), int((z - top) / size)
-        for (r, c), value in stands.items():
+        for (r, c), value in codes.items():
             state.occupancy[i].view(SIDE, SIDE)[v + r, u + c] = value
     obstacles = (state.occupancy >= OCCUPIED).view(8, 1, SIDE, SIDE).float()
-    beside = torch.nn.functional.max_pool2d(obstacles, 3, 1, 1).flatten(1).byte()
-    state.occupancy.copy_(torch.maximum(state.occupancy, beside))
-    told = env.step([LEFT] * 8)[0]
-    return env, told["waypoint"], told["pointgoal"]
+    inflated = torch.nn.functional.max_pool2d(obstacles, 3, 1, 1).flatten(1).byte()
+    state.occupancy.copy_(torch.maximum(state.occupancy, inflated))
+    observation = env.step([LEFT] * 8)[0]
+    return env, observation["waypoint"], observation["pointgoal"]
 
 
-RING = [place for place in itertools.product(range(-3, 4), repeat=2) if max(map(abs, place)) == 3]
+RING = [cell for cell in itertools.product(range(-3, 4), repeat=2) if max(map(abs, cell)) == 3]
+"""Rows and columns of a closed ring of cells around the agent, 3 cells away."""
 
 
-def test_a_way_through_an_obstacle_leads_straight_to_it(house):
-    """Who is shut in is told where the obstacle is that it is to try, not the cell before that."""
-    env, plan, _ = in_a_clearing(house, dict.fromkeys(RING, OCCUPIED))
+def test_a_path_through_an_obstacle_leads_straight_to_it(house):
+    """The waypoint of an enclosed agent is the obstacle on its path, not the cell before it."""
+    env, waypoint, _ = in_a_clearing(house, dict.fromkeys(RING, OCCUPIED))
     bodies, state = env.sim.bodies, env.mapper.map_state
-    assert (plan[:, 0] > 40.0).all(), "the way does not lead through an obstacle"
+    assert (waypoint[:, 0] > 40.0).all(), "the path does not cross an obstacle"
     for i in range(8):
-        way = state.path[i, : int(state.path_length[i])].long()
-        first = way[(state.occupancy[i, way] >= OCCUPIED).nonzero()[0, 0]]
-        middle = (torch.stack([first % SIDE, first // SIDE]) + 0.5) * state.origin_and_resolution[
-            i, 2
-        ] + state.origin_and_resolution[i, :2]
-        dx, dz = (middle - bodies.position[i, [0, 2]]).tolist()
+        path = state.path[i, : int(state.path_length[i])].long()
+        first = path[(state.occupancy[i, path] >= OCCUPIED).nonzero()[0, 0]]
+        origin, size = state.origin_and_resolution[i, :2], state.origin_and_resolution[i, 2]
+        centre = (torch.stack([first % SIDE, first // SIDE]) + 0.5) * size + origin
+        dx, dz = (centre - bodies.position[i, [0, 2]]).tolist()
         angle = math.atan2(-dx, -dz) - float(bodies.heading[i])
-        assert abs(math.remainder(angle - float(plan[i, 1]), 2 * math.pi)) < 1e-3
+        assert abs(math.remainder(angle - float(waypoint[i, 1]), 2 * math.pi)) < 1e-3
 
 
-def test_a_line_is_not_straight_beside_what_stopped_the_agent_again(house):
-    """Between posts with gaps of three cells there are straight lines; beside firm ones there are none."""
+def test_repeated_collisions_block_the_line_of_sight_next_to_them(house):
+    """Lines of sight pass through gaps of three cells between posts, but not next to repeated collisions."""
     posts = [(r, c) for r in (-4, -2, 2, 4) for c in (-4, -2, 2, 4)]
-    straight = [in_a_clearing(house, dict.fromkeys(posts, value))[1:] for value in (OCCUPIED, OCCUPIED + 1)]
-    turned = [(plan[:, 1] - goal[:, 1]).abs() for plan, goal in straight]
-    assert (turned[1] >= turned[0] - 1e-6).all() and (turned[1] > turned[0] + 0.05).any()
+    observed = [in_a_clearing(house, dict.fromkeys(posts, code))[1:] for code in (OCCUPIED, OCCUPIED + 1)]
+    before, after = ((waypoint[:, 1] - goal[:, 1]).abs() for waypoint, goal in observed)
+    assert (after >= before - 1e-6).all() and (after > before + 0.05).any()

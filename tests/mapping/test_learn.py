@@ -1,4 +1,4 @@
-"""How the guesses of what is unseen are learned: what is recorded, how maps are turned, losses, and the program."""
+"""Training of the occupancy predictor: recorded maps, rotated batches, losses, training loop, command and errors."""
 
 import math
 from pathlib import Path
@@ -26,11 +26,12 @@ from batchnav.scene.bank import SceneBank
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS = torch.arange(8)
+"""Indices of the recorded maps that most tests use."""
 
 
 @pytest.fixture(scope="module")
 def recorded():
-    """MapLayers of two houses."""
+    """48 recorded maps of two houses."""
     bank = SceneBank.pack(load_scenes(["house:0-1"], appearance=False), "cpu")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_maps, "WARM_UP_STEPS", 10)
@@ -39,7 +40,7 @@ def recorded():
 
 
 class Fixed(torch.nn.Module):
-    """A network that guesses the same of every map that it is shown, as far as it is told."""
+    """A network that predicts the same logits for every map."""
 
     def __init__(self, logits):
         super().__init__()
@@ -49,34 +50,34 @@ class Fixed(torch.nn.Module):
         return self.logits.expand(len(inputs), WINDOW, WINDOW)
 
 
-def test_recorded_maps_agree_with_the_truth(recorded):
-    """Where an agent saw ground one can mostly walk, and where it saw obstacles one cannot; it stands where it saw."""
+def test_recorded_maps_agree_with_the_ground_truth(recorded):
+    """Free cells are mostly walkable, occupied cells mostly not, and the agent's cell mostly is."""
     blocked, walkable = recorded.layers.is_occupied, recorded.walkable
     free = recorded.layers.is_explored & ~blocked
     assert len(recorded.cells) == 48 and set(recorded.scene.tolist()) == {0, 1}
     assert (free | blocked).float().mean() < 0.5
     assert walkable[free].float().mean() > 0.8 > 0.2 > walkable[blocked].float().mean()
     agent = recorded.starts[:, 0].long()
-    assert walkable[torch.arange(48), agent].float().mean() > 0.8, "the middle of its cell may be beside it"
+    assert walkable[torch.arange(48), agent].float().mean() > 0.8, "the centre of its cell may be off the navmesh"
     at = (recorded.places[:, 2] + recorded.low).long()
     assert torch.equal(at[:, 1] * SIDE + at[:, 0], agent)
 
 
-def test_of_every_episode_about_as_many_maps_are_recorded(monkeypatch):
-    """Of twice as long ones a step is recorded half as often, and it is the episode's shortest way that counts."""
-    metres, chance = torch.tensor([2.0, 4.0, 15.0]), recorded_maps.record_probability
-    torch.testing.assert_close(chance(2 * metres), chance(metres) / 2)
-    assert (chance(torch.tensor([0.0, 1.0])) < 1).all(), "nor all steps of a short one"
+def test_all_episodes_give_about_the_same_number_of_maps(monkeypatch):
+    """The probability of recording a step is inversely proportional to the episode's start distance."""
+    metres, probability = torch.tensor([2.0, 4.0, 15.0]), recorded_maps.record_probability
+    torch.testing.assert_close(probability(2 * metres), probability(metres) / 2)
+    assert (probability(torch.tensor([0.0, 1.0])) < 1).all(), "not all steps of a short episode"
     seen, kept = [], []
 
-    def long_ones(distance):
+    def far_only(distance):
         seen.extend(distance.tolist())
         return (distance > 5.0).float()
 
     def keep(env, is_walkable, rows, generator):
         kept.extend(env.task.episode_info["start_distance"][rows].tolist())
 
-    for name, value in (("WARM_UP_STEPS", 1), ("record_probability", long_ones), ("snapshot", keep)):
+    for name, value in (("WARM_UP_STEPS", 1), ("record_probability", far_only), ("snapshot", keep)):
         monkeypatch.setattr(recorded_maps, name, value)
     bank = SceneBank.pack(load_scenes(["house:0-1"], appearance=False), "cpu")
     env = NavEnv(bank, 8, seed=0, sensors=("depth", "waypoint"), copy=False)
@@ -85,30 +86,28 @@ def test_of_every_episode_about_as_many_maps_are_recorded(monkeypatch):
     assert len(kept) == 40 and min(kept) > 5.0 > min(seen)
 
 
-def test_ways_begin_where_agents_may_leave_what_they_saw(recorded):
-    """They are reached over seen ground, and the true way is no shorter than one over which nothing stands."""
+def test_paths_start_at_reachable_frontier_cells(recorded):
+    """Starts are reached over explored cells. True paths are no shorter than paths that assume free unknown cells."""
     some = recorded.starts[:, 1:] >= 0
     assert some.sum(1).ge(3).sum() >= 24 and recorded.starts.shape == (48, STARTS)
     cells = recorded.starts[:, 1:].clamp(min=0).long()
     assert recorded.layers.is_explored.gather(1, cells)[some].all()
     assert ((recorded.reach[:, 1:] > 0) & (recorded.reach[:, 1:] < BLOCKED_COST))[some].float().mean() > 0.9
     assert (recorded.reach[:, 0] == 0).all()
-    whole = recorded.reach + recorded.true_cost
-    good = (recorded.true_cost < BLOCKED_COST) & (recorded.starts >= 0)
-    assert good.float().mean() > 0.5
-    direct = recorded.true_cost[:, :1].expand_as(whole)
-    # over what was seen a wall may stand whose other side is state, and the truth leads past it all the same
-    assert (whole[good] >= direct[good] - 1).float().mean() > 0.95
-    nothing = torch.zeros(48, CELLS)
-    free = path_costs(recorded.layers, PathEnds(recorded.goal, recorded.starts), nothing)
-    both = good & (free < BLOCKED_COST)
-    assert (free <= recorded.true_cost + 60)[both].float().mean() > 0.95, (
-        "nobody takes the unseen for dearer than it is"
-    )
+    total = recorded.reach + recorded.true_cost
+    valid = (recorded.true_cost < BLOCKED_COST) & (recorded.starts >= 0)
+    assert valid.float().mean() > 0.5
+    direct = recorded.true_cost[:, :1].expand_as(total)
+    # exceptions: explored cells next to unknown obstacles cost more on the true map
+    assert (total[valid] >= direct[valid] - 1).float().mean() > 0.95
+    no_prediction = torch.zeros(48, CELLS)
+    free = path_costs(recorded.layers, PathEnds(recorded.goal, recorded.starts), no_prediction)
+    both = valid & (free < BLOCKED_COST)
+    assert (free <= recorded.true_cost + 60)[both].float().mean() > 0.95
 
 
-def test_turned_maps_are_the_same_maps(recorded):
-    """The goal's spot turns with the cells around it; four quarters are none."""
+def test_quarter_turns_and_mirroring_permute_the_cells(recorded):
+    """The Gaussian at the goal moves with the cells around it."""
     maps = recorded.select(ROWS)
     plain = batches.make_batch(maps)
     planes = lambda batch: torch.stack([*batch[1:], batch.inputs[:, 3]], 1)  # noqa: E731
@@ -118,88 +117,77 @@ def test_turned_maps_are_the_same_maps(recorded):
     torch.testing.assert_close(planes(quarter), planes(plain).transpose(2, 3).flip(3), rtol=0, atol=1e-3)
 
 
-def test_maps_are_turned_by_any_angle(recorded):
-    """The cells that spots lie on turn with them; there is nothing to learn off the map."""
-    turn = rotation(math.radians(30.0))
+def test_maps_are_rotated_by_any_angle(recorded):
+    """A place and the cell below it rotate alike. Cells off the map are not predicted."""
+    matrix = rotation(math.radians(30.0))
     maps = recorded.select(ROWS)
     maps = maps._replace(places=(maps.starts[:, :1] % SIDE).unsqueeze(2) * torch.tensor([1.0, 0.0]) + 0.5)
     maps = maps._replace(places=maps.places + (maps.starts[:, :1] // SIDE).unsqueeze(2) * torch.tensor([0.0, 1.0]))
     maps = maps._replace(places=(maps.places - maps.low[:, None]).expand(-1, 3, -1))
-    cells, on_map = batches.rotated_cells(maps, turn)
-    columns, rows = batches.rotate_places(turn, maps.places)[:, 0].floor().long().unbind(1)
+    cells, on_map = batches.rotated_cells(maps, matrix)
+    columns, rows = batches.rotate_places(matrix, maps.places)[:, 0].floor().long().unbind(1)
     assert torch.equal(cells[ROWS, rows, columns], maps.starts[:, 0].long()) and on_map[ROWS, rows, columns].all()
     corner = maps._replace(low=torch.zeros_like(maps.low))
-    batch = batches.make_batch(corner, turn)
-    cells, on_map = batches.rotated_cells(corner, turn)
+    batch = batches.make_batch(corner, matrix)
+    cells, on_map = batches.rotated_cells(corner, matrix)
     assert not on_map.all() and not (batch.unknown & ~on_map).any() and cells.max() < CELLS
 
 
-def test_drawn_turns_lose_nothing(recorded):
+def test_sampled_rotations_are_orthogonal(recorded):
     generator = torch.Generator().manual_seed(0)
-    for turn in [sample_rotation(generator) for _ in range(20)]:
-        torch.testing.assert_close(turn @ turn.T, torch.eye(2))
-        there = batches.rotate_places(turn, recorded.places)
-        torch.testing.assert_close(batches.rotate_places(turn.T, there), recorded.places, rtol=0, atol=1e-3)
+    for matrix in [sample_rotation(generator) for _ in range(20)]:
+        torch.testing.assert_close(matrix @ matrix.T, torch.eye(2))
+        rotated = batches.rotate_places(matrix, recorded.places)
+        torch.testing.assert_close(batches.rotate_places(matrix.T, rotated), recorded.places, rtol=0, atol=1e-3)
 
 
-def test_ways_pay_what_is_guessed_where_it_was_guessed(recorded):
-    """What is guessed alike everywhere lengthens a way by what its unseen cells cost, however the map is turned."""
+def test_paths_pay_predicted_costs(recorded):
+    """A constant prediction lengthens paths by the cost of their unknown cells, and at most 4.5 times."""
     maps, even = recorded.select(ROWS), torch.zeros(1, WINDOW, WINDOW)
     free = losses.predict_paths(Fixed(even - 10.0), maps, torch.eye(2))
     seven = losses.predict_paths(Fixed(even + 2.06), maps, torch.eye(2))  # odds of 7
     assert odds(torch.tensor(2.06)).round() == 7 * COST_UNITS and odds(torch.tensor(30.0)) == MAX_PREDICTED_COST
-    good = free.valid & seven.valid
+    valid = free.valid & seven.valid
     assert torch.equal(free.true, seven.true) or (free.valid != seven.valid).any()
-    assert (seven.predicted >= free.predicted - 1e-3)[good].all() and (seven.predicted > free.predicted + 1.0)[
-        good
-    ].any()
-    assert (seven.predicted <= 4.5 * free.predicted + 1e-3)[good].all()
+    low, high = free.predicted[valid], seven.predicted[valid]
+    assert (high >= low - 1e-3).all() and (high > low + 1.0).any() and (high <= 4.5 * low + 1e-3).all()
 
 
-def test_guesses_lie_where_the_turned_map_has_them(recorded):
-    """A network that guesses a cell by itself alone has the same ways however the map is turned by quarters."""
+def test_predictions_are_rotated_back_to_the_map(recorded):
+    """A network that predicts each cell from that cell alone gives the same paths for all grid symmetries."""
 
     class Near(torch.nn.Module):
         def forward(self, inputs):
-            return 4.0 * inputs[:, 3] + 3.0 * inputs[:, 5] - 1.0  # around the goal, and around the agent
+            return 4.0 * inputs[:, 3] + 3.0 * inputs[:, 5] - 1.0  # high around the goal and the agent
 
     maps = recorded.select(ROWS)
     plain = losses.predict_paths(Near(), maps, torch.eye(2))
     for quarters, mirrored in ((1, False), (2, False), (0, True), (3, True)):
-        turned = losses.predict_paths(Near(), maps, rotation(math.pi / 2 * quarters, mirrored))
-        assert torch.equal(turned.valid, plain.valid)
-        torch.testing.assert_close(turned.predicted, plain.predicted, rtol=0.01, atol=0.1)
+        rotated = losses.predict_paths(Near(), maps, rotation(math.pi / 2 * quarters, mirrored))
+        assert torch.equal(rotated.valid, plain.valid)
+        torch.testing.assert_close(rotated.predicted, plain.predicted, rtol=0.01, atol=0.1)
     even = losses.predict_paths(Fixed(torch.zeros(1, WINDOW, WINDOW) - 10.0), maps, torch.eye(2))
     assert ((plain.predicted - even.predicted)[plain.valid & even.valid] > 0.5).any()
 
 
-def test_the_best_choice_loses_nothing(recorded):
-    good = torch.tensor([[True, True, True, False]])
-    ways = losses.Paths(
+def test_the_best_frontier_cell_has_no_regret(recorded):
+    valid = torch.tensor([[True, True, True, False]])
+    paths = losses.Paths(
         torch.tensor([[9.0, 3.0, 1.0, 0.0]]), torch.tensor([[9.0, 2.0, 6.0, 0.0]]),
-        torch.tensor([[0.0, 1.0, 1.0, 0.0]]), good,
+        torch.tensor([[0.0, 1.0, 1.0, 0.0]]), valid,
     )  # fmt: skip
-    assert losses.regret(ways).tolist() == [[0.0, 4.0, 0.0]]
-    assert losses.frontier_lengths(ways.reach + ways.predicted, good).argmin(1).tolist() == [1], (
-        "the wrong one: 4 m longer"
-    )
+    assert losses.regret(paths).tolist() == [[0.0, 4.0, 0.0]]
+    predicted = losses.frontier_lengths(paths.reach + paths.predicted, valid)
+    assert predicted.argmin(1).tolist() == [1], "the prediction chooses the path that is 4 m longer"
 
 
-def test_training_goes_on_from_other_weights(tmp_path, capsys, monkeypatch):
-    """At a rate of nothing the weights stay what they were."""
+def test_training_starts_from_given_weights(tmp_path, capsys, monkeypatch):
+    """With a learning rate of 0 the weights do not change."""
     monkeypatch.setattr(recorded_maps, "WARM_UP_STEPS", 4)
     monkeypatch.setattr(batches, "HELD_OUT", 2)
     out = tmp_path / "mine.safetensors"
-    few = {
-        "scenes": ("house:0-1",),
-        "maps": 12,
-        "num_envs": 4,
-        "steps": 1,
-        "path_steps": 1,
-        "batch": 2,
-        "device": "cpu",
-    }
-    anticipation.main(Options(out, **few, init_from="occupancy", learning_rate=0.0))
+    short = {"maps": 12, "num_envs": 4, "steps": 1, "path_steps": 1, "batch": 2, "device": "cpu"}
+    anticipation.main(Options(out, ("house:0-1",), **short, init_from="occupancy", learning_rate=0.0))
     assert "network, rotated 30 degrees" in capsys.readouterr().out
     found, expected = load_occupancy(out).state_dict(), load_occupancy("occupancy").state_dict()
     for name, value in expected.items():
@@ -207,7 +195,7 @@ def test_training_goes_on_from_other_weights(tmp_path, capsys, monkeypatch):
             torch.testing.assert_close(found[name], value, rtol=0, atol=0)
 
 
-def test_bounds_are_a_cell_wider():
+def test_spans_are_one_cell_wider_on_either_side():
     marked = torch.zeros(3, 10, dtype=torch.bool)
     marked[0, [3, 6]] = True
     marked[1, 0] = True
@@ -225,31 +213,33 @@ def test_training_lowers_both_losses(recorded, monkeypatch):
     found = training.log_losses(model, recorded, rows, 8, rotation(0.0))
     assert all(0.0 < nats < 3.0 for values in found.values() for nats in values)
 
-    def by_ways():
-        """The loss of all maps, and the error of their ways."""
+    def path_measures():
+        """Path loss of all maps, and RMS error of their paths, metres."""
         with torch.no_grad():
             loss = losses.path_loss(model.eval(), recorded.select(rows), rotation(0.0)).item()
         return loss, training.path_errors(model, recorded, rows, 8, rotation(0.0))[1]
 
-    before = by_ways()
+    before = path_measures()
     training.train(model, recorded, rows, Schedule(24, 8, 1e-3), generator, on_paths=True)
-    assert all(now < then for now, then in zip(by_ways(), before, strict=True))
+    assert all(now < then for now, then in zip(path_measures(), before, strict=True))
 
 
-def test_what_was_learned_is_kept_when_training_is_broken_off(recorded, tmp_path, monkeypatch):
-    """Up to the last line that told of it."""
+def test_interrupted_training_leaves_the_weights_of_the_last_report(recorded, tmp_path, monkeypatch):
+    """With a report every two steps, and training that fails after the third step."""
     out, model, three = tmp_path / "mine.safetensors", OccupancyNet(), iter([losses.occupancy_loss] * 3)
-    first = model.out.weight.bfloat16().float()  # as files have it
+    first = model.out.weight.bfloat16().float()  # the precision of files
     monkeypatch.setattr(training, "REPORT_INTERVAL", 2)
     monkeypatch.setattr(training, "occupancy_loss", lambda *maps: next(three)(*maps))
     with pytest.raises(StopIteration):
         training.train(model, recorded, ROWS, Schedule(8, 2, 1e-3), torch.Generator().manual_seed(0), out=out)
     kept, now = load_occupancy(out).out.weight, model.out.weight.bfloat16().float()
-    assert not torch.equal(kept, first) and not torch.equal(kept, now), "neither those of before nor the third step's"
+    assert not torch.equal(kept, first) and not torch.equal(kept, now), (
+        "the weights of step 2 are neither the first nor the current ones"
+    )
 
 
-def test_what_ways_teach_is_their_slope(recorded):
-    """A logit that many ways pass by lowers the loss as its gradient says."""
+def test_a_gradient_step_lowers_the_path_loss(recorded):
+    """The logits of a constant prediction are trained directly."""
     model, maps = Fixed(torch.full((1, WINDOW, WINDOW), 1.0)), recorded.select(ROWS)
     loss = losses.path_loss(model, maps, torch.eye(2))
     loss.backward()
@@ -260,7 +250,7 @@ def test_what_ways_teach_is_their_slope(recorded):
     assert losses.path_loss(model, maps, torch.eye(2)) < loss
 
 
-def test_program(tmp_path, capsys, monkeypatch):
+def test_the_command_writes_weights_and_prints_measures(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(recorded_maps, "WARM_UP_STEPS", 4)
     monkeypatch.setattr(batches, "HELD_OUT", 2)
     out = tmp_path / "mine.safetensors"
@@ -270,7 +260,7 @@ def test_program(tmp_path, capsys, monkeypatch):
     assert load_occupancy(out)(torch.zeros(1, 6, WINDOW, WINDOW)).shape == (1, WINDOW, WINDOW)
 
 
-def test_what_cannot_be_is_refused(recorded, tmp_path):
+def test_invalid_options_are_refused(recorded, tmp_path):
     with pytest.raises(ArgumentError, match="maps: found 48 of training scenes and 0 of held-out scenes"):
         batches.split_scenes(recorded, torch.Generator())
     with pytest.raises(ArgumentError, match="steps: found -1"):

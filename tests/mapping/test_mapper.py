@@ -1,4 +1,4 @@
-"""Maps and waypoints: closed forms in a room, path costs, both devices, resuming, and errors."""
+"""Maps and waypoints: path costs, kept paths, images, resuming, errors, CPU against CUDA."""
 
 import math
 import os
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from frames import mapped_obstacles
+from map_helpers import SENSORS, check_path_costs, follow_waypoints, reached_by, towards
 from numba import types as nb
-from walks import SENSORS, check_path_costs, reached_by, towards, walk
 
 import batchnav
 from batchnav.data.scenes import find_scene
@@ -31,6 +31,7 @@ from batchnav.sim.bodies import LEFT
 
 ROOT = Path(__file__).parents[2]
 PIXEL = 0.25
+"""Side of a pixel of the egocentric map, metres."""
 
 
 @pytest.fixture(scope="module")
@@ -38,85 +39,84 @@ def house():
     return find_scene("house:3")
 
 
-def test_lengths_are_those_of_another_search(house):
+def test_path_costs_equal_the_reference(house):
     env = NavEnv([house], 12, "cpu", sensors=SENSORS)
-    assert check_path_costs(env, walk(env, 10)[-1]["waypoint"][:, 0].numpy()) >= 3
+    assert check_path_costs(env, follow_waypoints(env, 10)[-1]["waypoint"][:, 0].numpy()) >= 3
 
 
-def test_guesses_lengthen_ways_as_much_as_in_another_search(house):
+def test_path_costs_with_predictions_equal_the_reference(house):
     env = NavEnv([house], 6, "cpu", sensors=SENSORS, anticipation="occupancy")
-    walk(env, 12)
+    follow_waypoints(env, 12)
     state = env.mapper.map_state
-    told = env.observe()["waypoint"][:, 0].numpy()
-    added = state.predicted_cost * (state.explored == 0)
-    assert (added > 0).any(1).all()
-    assert check_path_costs(env, told, added.view(-1, SIDE, SIDE).numpy().astype(int)) >= 2
+    distances = env.observe()["waypoint"][:, 0].numpy()
+    predicted = state.predicted_cost * (state.explored == 0)
+    assert (predicted > 0).any(1).all()
+    assert check_path_costs(env, distances, predicted.view(-1, SIDE, SIDE).numpy().astype(int)) >= 2
 
 
-def test_a_way_is_found_however_much_longer_it_has_become(house):
-    """Walls of several thicknesses come up around the agents: the bounds of the first searches are all too near."""
+def test_a_path_is_found_however_much_its_cost_has_risen(house):
+    """Walls of different thickness appear around the agents, so the bounds of the first searches are too low."""
     env = NavEnv([house], 3, "cpu", sensors=SENSORS)
-    walk(env, 5)
+    follow_waypoints(env, 5)
     state, r = env.mapper.map_state, torch.arange(SIDE)
-    for i, (u, v) in enumerate(
-        (env.sim.bodies.position[:, [0, 2]] - state.origin_and_resolution[:, :2]) / state.origin_and_resolution[:, 2:]
-    ):
-        away = torch.maximum((r[:, None] - v.int()).abs(), (r[None] - u.int()).abs())
-        state.occupancy[i][((away > 3) & (away < 5 + i)).flatten()] = OCCUPIED
+    origin, size = state.origin_and_resolution[:, :2], state.origin_and_resolution[:, 2:]
+    for i, (u, v) in enumerate((env.sim.bodies.position[:, [0, 2]] - origin) / size):
+        distance = torch.maximum((r[:, None] - v.int()).abs(), (r[None] - u.int()).abs())
+        state.occupancy[i][((distance > 3) & (distance < 5 + i)).flatten()] = OCCUPIED
     check_path_costs(env, env.step([LEFT] * 3)[0]["waypoint"][:, 0].numpy())
-    through = 10_000 * COST_UNITS  # ten times an obstacle's toll, for each on the way
-    assert (state.expected_cost > through * torch.tensor([1, 2, 3])).all()
+    crossing = 10_000 * COST_UNITS  # two straight edges (2 x 5) times the cost of an occupied cell
+    assert (state.expected_cost > crossing * torch.tensor([1, 2, 3])).all()
 
 
 @pytest.mark.plain
 def test_no_index_is_out_of_range(house):
     env = NavEnv([house], 2, "cpu", sensors=SENSORS, height=16, width=16)
-    check_path_costs(env, walk(env, 2)[-1]["waypoint"][:, 0].numpy())
+    check_path_costs(env, follow_waypoints(env, 2)[-1]["waypoint"][:, 0].numpy())
 
 
-def test_a_way_that_is_kept_is_the_one_that_a_search_finds(house):
-    """Two agents with the same actions, of which one forgets its way: all that both are told is the same."""
-    keeps, forgets = (NavEnv([house], 1, "cpu", sensors=SENSORS) for _ in range(2))
-    observation, kept, marker = keeps.reset(seed=5)[0], 0, -7
-    forgets.reset(seed=5)
+def test_a_kept_path_is_the_one_that_a_search_finds(house):
+    """Two agents with the same actions, one of which discards its path at every step, observe the same."""
+    keeping, searching = (NavEnv([house], 1, "cpu", sensors=SENSORS) for _ in range(2))
+    observation, kept, marker = keeping.reset(seed=5)[0], 0, -7
+    searching.reset(seed=5)
     for _ in range(200):
         action = towards(observation["waypoint"][:, 1])
-        for env in (keeps, forgets):
-            env.mapper._search.cost_to_go.fill_(marker)  # which a search clears
-        forgets.mapper.map_state.path_length.zero_()
-        observation, searched = (env.step(action)[0] for env in (keeps, forgets))
+        for env in (keeping, searching):
+            env.mapper._search.cost_to_go.fill_(marker)  # a search overwrites it
+        searching.mapper.map_state.path_length.zero_()
+        observation, searched = (env.step(action)[0] for env in (keeping, searching))
         for name in SENSORS:
             assert torch.equal(observation[name], searched[name]), name
-        kept += int((keeps.mapper._search.cost_to_go == marker).all())
-        assert not (forgets.mapper._search.cost_to_go == marker).all()
-    assert kept > 60, "hardly a way was kept"
+        kept += int((keeping.mapper._search.cost_to_go == marker).all())
+        assert not (searching.mapper._search.cost_to_go == marker).all()
+    assert kept > 60, "hardly any path was kept"
 
 
-def test_an_open_room_is_crossed_straight_and_drawn_as_it_is():
-    """On a bare floor the plan is the goal sensor's, and the picture has the way from the middle to the goal."""
+def test_an_empty_map_has_straight_paths_and_shows_them():
+    """Without obstacles the waypoint equals the goal sensor. The image shows the path and the goal."""
     env = NavEnv([find_scene("house:3")], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     observation, _ = env.reset(seed=1)
     assert not env.mapper.map_state.occupancy.any()
     torch.testing.assert_close(observation["waypoint"], observation["pointgoal"], atol=0.3, rtol=0.0)
-    for picture, (rho, angle) in zip(observation["ego_map"][:, 0], observation["pointgoal"].tolist(), strict=True):
-        middle = picture.shape[0] / 2
-        row, column = middle - rho * math.cos(angle) / PIXEL, middle - rho * math.sin(angle) / PIXEL
-        if min(row, column) > 1 and max(row, column) < picture.shape[0] - 1:
-            around = picture[int(row) - 1 : int(row) + 2, int(column) - 1 : int(column) + 2]
-            assert ((around * 10).int() == 6).any(), "the goal is not where it lies"
-            assert ((picture * 10).int() == 5).any(), "there is no way"
+    for image, (rho, angle) in zip(observation["ego_map"][:, 0], observation["pointgoal"].tolist(), strict=True):
+        centre = image.shape[0] / 2
+        row, column = centre - rho * math.cos(angle) / PIXEL, centre - rho * math.sin(angle) / PIXEL
+        if min(row, column) > 1 and max(row, column) < image.shape[0] - 1:
+            around = image[int(row) - 1 : int(row) + 2, int(column) - 1 : int(column) + 2]
+            assert ((around * 10).int() == 6).any(), "the goal is not at its position"
+            assert ((image * 10).int() == 5).any(), "there is no path"
 
 
-def test_walls_stand_where_the_navmesh_ends(house):
-    """Few obstacles are cells in whose middle an agent could stand: a hit may lie in a corner of such a one."""
+def test_mapped_obstacles_are_off_the_navmesh(house):
+    """Few obstacle cells have a navigable centre: the surface may touch only a corner of the cell."""
     env = NavEnv([house], 8, "cpu", sensors=SENSORS)
-    walk(env, 60)
+    follow_waypoints(env, 60)
     obstacles, navigable = mapped_obstacles(env, house)
     assert obstacles > 500 and navigable / obstacles < 0.2
 
 
-def test_following_it_succeeds_where_the_goals_direction_alone_does_not(house):
-    """Episodes that end by being near the goal, of agents that go where the sensor points."""
+def test_agents_that_follow_the_waypoint_reach_more_goals(house):
+    """Fraction of agents near the goal at some step, for agents that follow the waypoint or the goal sensor."""
     env = NavEnv([house], 32, "cpu", sensors=SENSORS, max_steps=200)
     reached = {name: reached_by(env, name, 2) for name in ("waypoint", "pointgoal")}
     assert reached["waypoint"] > 0.85 > 0.7 > reached["pointgoal"], reached
@@ -124,28 +124,28 @@ def test_following_it_succeeds_where_the_goals_direction_alone_does_not(house):
 
 def test_an_episode_begins_with_an_empty_map(house):
     env = NavEnv([house], 4, "cpu", sensors=SENSORS, max_steps=30)
-    for observation in walk(env, 30)[-1:]:
+    for observation in follow_waypoints(env, 30)[-1:]:
         assert (env.sim.bodies.steps == 0).all()
         fresh = {name: value.clone() for name, value in observation.items()}
     again = NavEnv([house], 4, "cpu", sensors=SENSORS, max_steps=30)
     again.reset(seed=5)
     again.load_state_dict(env.state_dict())
-    again.mapper.map_state.episode.fill_(-1)  # forgets
+    again.mapper.map_state.episode.fill_(-1)  # discards the maps
     for name, value in again.observe().items():
         assert torch.equal(value, fresh[name]), name
 
 
-def test_a_reset_forgets_maps_of_episodes_with_the_same_number(house):
+def test_a_reset_discards_maps_of_episodes_with_the_same_number(house):
     env = NavEnv([house], 4, "cpu", sensors=SENSORS)
     first = {name: value.clone() for name, value in env.reset(seed=1)[0].items()}
-    walk(env, 10)
+    follow_waypoints(env, 10)
     for name, value in env.reset(seed=1)[0].items():
         assert torch.equal(value, first[name]), name
 
 
-def test_resuming_goes_on_with_the_map(house):
+def test_a_resumed_run_continues_with_its_map(house):
     env, other = (NavEnv([house], 4, "cpu", sensors=SENSORS) for _ in range(2))
-    walk(env, 25)
+    follow_waypoints(env, 25)
     other.reset()
     state = env.state_dict()
     for name, wrong in (("map_path", SIDE * SIDE), ("map_path_length", -1)):
@@ -158,8 +158,8 @@ def test_resuming_goes_on_with_the_map(house):
             assert torch.equal(before[name], after[name]), name
 
 
-def test_what_is_asked_for_alone_is_the_same(house):
-    """A rollout may read one of the two, or both in turn."""
+def test_an_observation_does_not_depend_on_the_other(house):
+    """A rollout may read "ego_map", "waypoint", or both in turn."""
     env = NavEnv([house], 4, "cpu", sensors=SENSORS)
     env.reset(seed=3)
     both = env.step([2, 2, 2, 2])[0]
@@ -194,8 +194,8 @@ print(len(calls), "calls")
 """
 
 
-def test_blocks_of_threads_tell_what_one_does(house, tmp_path, monkeypatch):
-    """The kernel for CUDA in numba's simulator, two blocks of sixteen threads, beside the CPU's."""
+def test_blocks_of_threads_equal_one_thread(house, tmp_path, monkeypatch):
+    """The CUDA kernel in numba's simulator, with two blocks of sixteen threads, against the CPU kernel."""
     calls, map_cpu = [], mapper.map_cpu
 
     def recorded(depth, cameras, agents, rows, parameters, search, state, waypoint, ego_map):
@@ -205,7 +205,8 @@ def test_blocks_of_threads_tell_what_one_does(house, tmp_path, monkeypatch):
         calls.append((depth.copy(), *read, after, waypoint.copy(), ego_map.copy()))
 
     monkeypatch.setattr(mapper, "map_cpu", recorded)
-    walk(NavEnv([house], 4, "cpu", sensors=SENSORS, height=20, width=20, anticipation="occupancy"), 9)
+    env = NavEnv([house], 4, "cpu", sensors=SENSORS, height=20, width=20, anticipation="occupancy")
+    follow_waypoints(env, 9)
     with (tmp_path / "calls.pkl").open("wb") as file:
         pickle.dump([calls[0], calls[9]], file)
     simulated = subprocess.run(
@@ -216,27 +217,27 @@ def test_blocks_of_threads_tell_what_one_does(house, tmp_path, monkeypatch):
 
 
 @pytest.mark.cuda
-def test_both_devices_tell_the_same(house):
-    """But for images, which agree to rounding: a few cells, and what follows of them."""
+def test_cuda_maps_as_the_cpu_does(house):
+    """Depth images agree to rounding only, so a few cells differ, and the waypoints that depend on them."""
     on = {device: NavEnv(SceneBank.pack([house], device), 64, sensors=SENSORS) for device in ("cpu", "cuda")}
     for env in on.values():
         env.reset(seed=7)
     generator = torch.Generator().manual_seed(0)
-    plans, maps = [], []
+    waypoints, images = [], []
     for _ in range(60):
         action = torch.randint(1, 4, (64,), generator=generator)
         seen = {device: env.step(action.to(env.device))[0] for device, env in on.items()}
-        plans.append((seen["cuda"]["waypoint"].cpu() - seen["cpu"]["waypoint"]).abs())
-        maps.append((seen["cuda"]["ego_map"].cpu() - seen["cpu"]["ego_map"]).abs() > 0.01)
+        waypoints.append((seen["cuda"]["waypoint"].cpu() - seen["cpu"]["waypoint"]).abs())
+        images.append((seen["cuda"]["ego_map"].cpu() - seen["cpu"]["ego_map"]).abs() > 0.01)
     state, other = (on[device].mapper.map_state for device in ("cpu", "cuda"))
     torch.testing.assert_close(other.origin_and_resolution.cpu(), state.origin_and_resolution, rtol=0, atol=1e-4)
     for name in ("occupancy", "explored"):
         assert (getattr(state, name) != getattr(other, name).cpu()).float().mean() < 1e-3, name
-    assert (torch.stack(plans) < 1e-3).float().mean() > 0.97
-    assert torch.stack(maps).float().mean() < 2e-3
+    assert (torch.stack(waypoints) < 1e-3).float().mean() > 0.97
+    assert torch.stack(images).float().mean() < 2e-3
 
 
-def test_it_compiles_for_the_gpu(compile_ptx):
+def test_the_kernel_compiles_for_the_gpu(compile_ptx):
     def array(kind, dimensions):
         return nb.Array(kind, dimensions, "C")
 
@@ -261,12 +262,12 @@ def test_it_compiles_for_the_gpu(compile_ptx):
     )
 
 
-def test_specs_and_what_is_refused(house):
+def test_specs_and_errors(house):
     assert [spec.name for spec in specs_of(NavConfig(sensors=SENSORS))] == [*SENSORS, "pointgoal"]
     env = NavEnv([house], 2, "cpu", sensors=SENSORS)
     assert env.specs == specs_of(NavConfig(sensors=SENSORS))
     assert env.single_observation_space["ego_map"].shape == MAP_SPECS["ego_map"].shape
-    with pytest.raises(ConfigError, match="'waypoint', expected it with the task pointnav and gps_compass alone"):
+    with pytest.raises(ConfigError, match="'waypoint', expected it only with the task pointnav and gps_compass=True"):
         NavEnv([house], 2, "cpu", task="explore", sensors=("waypoint",))
     with pytest.raises(ConfigError, match="'waypoint', expected it"):
         NavEnv([house], 2, "cpu", sensors=("waypoint",), gps_compass=False)
@@ -275,18 +276,18 @@ def test_specs_and_what_is_refused(house):
     explorer = NavEnv([house], 8, "cpu", task="explore", sensors=("ego_map",))
     observation, _ = explorer.reset()
     shown = set((observation["ego_map"] * 10).int().unique().tolist())
-    assert {0, 1, 2, 3} <= shown and 5 not in shown, "without a goal there is a map, and no way"
+    assert {0, 1, 2, 3} <= shown and 5 not in shown, "without a goal there is a map but no path"
 
 
-def test_a_search_ends_where_the_last_way_ends_beside_the_goal(house):
-    """The goal's cell can change by rounding; then no way may be as short as the last one is today."""
+def test_a_search_succeeds_where_rounding_moved_the_goal_to_another_cell(house):
+    """The kept path then ends next to the goal, and every path may be longer than it."""
     env = NavEnv([house], 4, "cpu", sensors=SENSORS)
-    told = walk(env, 5)[-1]["waypoint"][:, 0]
+    expected = follow_waypoints(env, 5)[-1]["waypoint"][:, 0]
     state = env.mapper.map_state
     for i in range(4):
         length = int(state.path_length[i]) - 1
         state.cost_to_go[i, :length] -= state.cost_to_go[i, length - 1].clone()
-        state.cost_to_go[i, : length - 1] += 1  # so that it is not kept
+        state.cost_to_go[i, : length - 1] += 1  # the path is not kept
         state.path_length[i] = length
-    again = env.observe()["waypoint"][:, 0]
-    torch.testing.assert_close(again, told, rtol=0, atol=1e-4)
+    found = env.observe()["waypoint"][:, 0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)

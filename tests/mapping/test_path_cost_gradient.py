@@ -1,9 +1,9 @@
-"""How long ways over maps are and which tolls make them so: another search's lengths, sums, slopes, both devices."""
+"""Path costs and their gradient: against the reference mapper, as sums of cell costs, as slopes, CPU against CUDA."""
 
 import pytest
 import torch
+from map_helpers import follow_waypoints, reference_costs
 from numba import types as nb
-from walks import reference_costs, walk
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
@@ -18,93 +18,95 @@ MAPS, STARTS = 3, 5
 
 @pytest.fixture(scope="module")
 def given():
-    """MapLayers that agents made in a house, odds at random, and ways from cells at random, of which one is none."""
+    """Layers of maps that agents built in a house, path ends at random cells, and random predicted costs.
+
+    The first start is -1: no path.
+    """
     env = NavEnv([find_scene("house:3")], MAPS, "cpu", sensors=("depth", "ego_map", "waypoint"))
-    walk(env, 12)
+    follow_waypoints(env, 12)
     state, generator = env.mapper.map_state, torch.Generator().manual_seed(0)
-    at = (
-        (env.task.state.goal[:, [0, 2]] - state.origin_and_resolution[:, :2]) / state.origin_and_resolution[:, 2:]
-    ).int()
+    origin, size = state.origin_and_resolution[:, :2], state.origin_and_resolution[:, 2:]
+    at = ((env.task.state.goal[:, [0, 2]] - origin) / size).int()
     starts = torch.randint(CELLS, (MAPS, STARTS), generator=generator).int()
     starts[0, 0] = -1
     goal = (at[:, 1] * SIDE + at[:, 0]).contiguous()
-    added = 20 * COST_UNITS * torch.rand(MAPS, CELLS, generator=generator)
-    return MapLayers(state.occupancy.clone(), state.explored.clone()), PathEnds(goal, starts), added
+    predicted = 20 * COST_UNITS * torch.rand(MAPS, CELLS, generator=generator)
+    return MapLayers(state.occupancy.clone(), state.explored.clone()), PathEnds(goal, starts), predicted
 
 
-def unseen(maps):
+def unknown(maps):
+    """bool [MAPS, CELLS]: True where a cell has a predicted cost."""
     return ~maps.is_known
 
 
-def test_ways_are_as_long_as_another_search_finds_them(given):
-    maps, ends, added = given
-    found = path_costs(maps, ends, added)
-    assert found[0, 0] == UNREACHED, "no way begins nowhere"
-    rounded = (added.round() * unseen(maps)).int().view(-1, SIDE, SIDE).numpy()
+def test_path_costs_equal_the_reference(given):
+    maps, ends, predicted = given
+    found = path_costs(maps, ends, predicted)
+    assert found[0, 0] == UNREACHED, "a path without a start"
+    rounded = (predicted.round() * unknown(maps)).int().view(-1, SIDE, SIDE).numpy()
     for i in range(MAPS):
-        _, _, times = reference_costs(maps, i, divmod(int(ends.goal[i]), SIDE), rounded[i])
+        _, _, to_go = reference_costs(maps, i, divmod(int(ends.goal[i]), SIDE), rounded[i])
         for k, start in enumerate(ends.starts[i].tolist()):
-            assert start < 0 or found[i, k] == times[divmod(start, SIDE)]
+            assert start < 0 or found[i, k] == to_go[divmod(start, SIDE)]
 
 
-def test_ways_are_the_sums_of_the_tolls_that_have_their_credit(given):
-    """Where nothing was seen yet, so that every cell's toll may be guessed."""
-    _, ends, added = given
-    nothing = torch.zeros(MAPS, CELLS, dtype=torch.uint8)
-    added = added.round().requires_grad_()
-    found = path_costs(MapLayers(nothing, nothing), ends, added)
+def test_a_path_cost_is_the_sum_of_cell_costs_times_the_gradient(given):
+    """On unexplored maps, where every cell has a predicted cost."""
+    _, ends, predicted = given
+    empty = torch.zeros(MAPS, CELLS, dtype=torch.uint8)
+    predicted = predicted.round().requires_grad_()
+    found = path_costs(MapLayers(empty, empty), ends, predicted)
     for k in range(1, STARTS):
-        (credit,) = torch.autograd.grad(found[:, k].sum(), added, retain_graph=True)
-        torch.testing.assert_close(
-            (credit * (2.0 * COST_UNITS + added.detach())).sum(1), found[:, k], rtol=1e-5, atol=0
-        )
+        (gradient,) = torch.autograd.grad(found[:, k].sum(), predicted, retain_graph=True)
+        total = (gradient * (2.0 * COST_UNITS + predicted.detach())).sum(1)
+        torch.testing.assert_close(total, found[:, k], rtol=1e-5, atol=0)
 
 
-def test_what_was_seen_has_no_credit(given):
-    """Its toll is state, so nothing that is guessed there may learn of a way over it."""
-    maps, ends, added = given
-    added = added.clone().requires_grad_()
-    ways = path_costs(maps, ends, added)
-    (credit,) = torch.autograd.grad(ways[ends.starts >= 0].sum(), added)
-    assert (credit[~unseen(maps)] == 0).all() and (credit[unseen(maps)] > 0).any()
-    seen = MapLayers(maps.occupancy, maps.explored.clamp(min=1))
-    (credit,) = torch.autograd.grad(path_costs(seen, ends, added)[ends.starts >= 0].sum(), added)
-    assert (credit == 0).all()
+def test_known_cells_have_no_gradient(given):
+    """Their costs are known, so a prediction for them must not be trained."""
+    maps, ends, predicted = given
+    predicted = predicted.clone().requires_grad_()
+    costs = path_costs(maps, ends, predicted)
+    (gradient,) = torch.autograd.grad(costs[ends.starts >= 0].sum(), predicted)
+    assert (gradient[~unknown(maps)] == 0).all() and (gradient[unknown(maps)] > 0).any()
+    explored = MapLayers(maps.occupancy, maps.explored.clamp(min=1))
+    (gradient,) = torch.autograd.grad(path_costs(explored, ends, predicted)[ends.starts >= 0].sum(), predicted)
+    assert (gradient == 0).all()
 
 
-def test_credit_is_the_slope(given):
-    """A toll that falls makes its way shorter by its credit; what a rounding hides is passed on all the same."""
-    maps, ends, added = given
-    added = (added + 2.4).requires_grad_()
-    found = path_costs(maps, ends, added)
-    (credit,) = torch.autograd.grad(found[1, 2], added)
-    cell = int((credit[1] * unseen(maps)[1]).argmax())
-    fewer = added.detach().clone()
-    fewer[1, cell] -= 1.0
-    change = path_costs(maps, ends, fewer)[1, 2] - found[1, 2].detach()
-    assert credit[1, cell] >= 10.0 and change <= -credit[1, cell], "another way may have become shorter still"
+def test_the_gradient_is_the_slope(given):
+    """A lower cell cost lowers the path cost by its gradient. The gradient ignores the rounding of costs."""
+    maps, ends, predicted = given
+    predicted = (predicted + 2.4).requires_grad_()
+    found = path_costs(maps, ends, predicted)
+    (gradient,) = torch.autograd.grad(found[1, 2], predicted)
+    cell = int((gradient[1] * unknown(maps)[1]).argmax())
+    lower = predicted.detach().clone()
+    lower[1, cell] -= 1.0
+    change = path_costs(maps, ends, lower)[1, 2] - found[1, 2].detach()
+    assert gradient[1, cell] >= 10.0 and change <= -gradient[1, cell], "another path may have become even shorter"
     weights = torch.tensor([0.0, 1.0, -0.5, 0.25, 0.0])
-    (mixed,) = torch.autograd.grad((path_costs(maps, ends, added) * weights)[1].sum(), added)
-    each = [torch.autograd.grad(path_costs(maps, ends, added)[1, k], added)[0] for k in range(STARTS)]
+    (mixed,) = torch.autograd.grad((path_costs(maps, ends, predicted) * weights)[1].sum(), predicted)
+    each = [torch.autograd.grad(path_costs(maps, ends, predicted)[1, k], predicted)[0] for k in range(STARTS)]
     expected = sum(weight * part for weight, part in zip(weights, each, strict=True))
     torch.testing.assert_close(mixed, expected, rtol=0, atol=0.01)
 
 
 @pytest.mark.cuda
-def test_both_devices_find_the_same(given):
-    maps, ends, added = given
+def test_cuda_equals_the_cpu(given):
+    maps, ends, predicted = given
     found = []
     for device in ("cpu", "cuda"):
-        own = added.detach().to(device).requires_grad_()
-        ways = path_costs(MapLayers(*(x.to(device) for x in maps)), PathEnds(*(x.to(device) for x in ends)), own)
-        good = ways < UNREACHED
-        (credit,) = torch.autograd.grad(torch.where(good, ways, 0.0).sum(), own)
-        found.append((ways.detach().cpu(), credit.cpu()))
+        own = predicted.detach().to(device).requires_grad_()
+        costs = path_costs(MapLayers(*(x.to(device) for x in maps)), PathEnds(*(x.to(device) for x in ends)), own)
+        reached = torch.where(costs < UNREACHED, costs, 0.0)
+        (gradient,) = torch.autograd.grad(reached.sum(), own)
+        found.append((costs.detach().cpu(), gradient.cpu()))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_they_compile_for_the_gpu(compile_ptx):
+def test_kernels_compile_for_the_gpu(compile_ptx):
     def array(kind, dimensions):
         return nb.Array(kind, dimensions, "C")
 

@@ -1,11 +1,11 @@
-"""The kernels and the reference mapper: integration, costs, cost-to-go, paths and waypoints over walks in a house."""
+"""Kernels against the reference mapper while agents move in a house, and worked numbers of its costs."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from walks import SENSORS, agent_and_goal, reference_costs, reference_layers, towards
+from map_helpers import SENSORS, agent_and_goal, reference_costs, reference_layers, towards
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
@@ -48,19 +48,19 @@ def update_maps(env, maps):
 
 
 def compare_layers(env, maps):
-    """Kernels and reference agree, except for a few cells."""
+    """Kernels and reference agree, except for a few cells at borders."""
     for i, each in enumerate(maps):
         found = reference_layers(env.mapper.map_state.layers, i)
         known = max(int((found.explored | found.obstacle).sum()), 1)
-        for name, one, other in zip(found._fields, found, each.layers, strict=True):
-            traversed_only = name == "collisions"  # the kernels count these in cells with an obstacle alone
-            other = other * found.obstacle if traversed_only else other
-            assert (one != other).sum() <= max(BORDER * known, 4), (i, name)
+        for name, kernel, expected in zip(found._fields, found, each.layers, strict=True):
+            if name == "collisions":  # tensors of `MapLayers` count these only in cells with an obstacle
+                expected = expected * found.obstacle
+            assert (kernel != expected).sum() <= max(BORDER * known, 4), (i, name)
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_depth": 0.05}])
 def test_maps_agree(house, device, settings):
-    """Agents follow their waypoints, and every fourth step they go forward and may collide."""
+    """Agents follow their waypoints; every fourth step is forward regardless, so that they collide."""
     env = NavEnv(SceneBank.pack([house], device), N, sensors=SENSORS, height=24, width=24, **settings)
     observation, _ = env.reset(seed=5)
     maps = start_maps(env)
@@ -77,7 +77,7 @@ def test_paths_and_waypoints_agree(house, device):
     """On equal maps, path costs are equal; waypoints agree to rounding."""
     env = NavEnv(SceneBank.pack([house], device), N, sensors=SENSORS, height=24, width=24)
     observation, _ = env.reset(seed=5)
-    bent = 0
+    hidden_goals = 0
     for step in range(12):
         observation, *_ = env.step(towards(observation["waypoint"][:, 1]))
         if step % 4 != 3:
@@ -94,14 +94,14 @@ def test_paths_and_waypoints_agree(house, device):
             if expected is None:
                 assert observation["waypoint"][i].tolist() == observation["pointgoal"][i].tolist()
                 continue
-            bent += 1
+            hidden_goals += 1
             assert distance == pytest.approx(expected[0] * size, abs=ROUNDING)
             assert abs(math.remainder(bearing - expected[1], 2 * math.pi)) < ROUNDING
-    assert bent > 3
+    assert hidden_goals > 3
 
 
 def test_traversal_costs():
-    """Worked numbers, in free cells: each code of a cell, and what collisions add."""
+    """Worked numbers, in units of a free cell: one cell per pair of codes, with and without collisions."""
     occupancy, explored = torch.zeros(2, 1, SIDE * SIDE, dtype=torch.uint8)
     codes = {0: (0, 0), 1: (1, 1), 2: (2, 2), 3: (2, 5), 4: (3, 0), 5: (5, 1), 6: (0, 0)}
     for cell, (occupancy_code, explored_code) in codes.items():
@@ -114,7 +114,7 @@ def test_traversal_costs():
 
 
 def test_edge_costs():
-    """Worked numbers, in straight edges between free cells."""
+    """Worked numbers, in units of a straight edge between free cells."""
     layers = reference.Layers.empty()
     layers.explored[:] = True
     layers.obstacle[0, 2] = True

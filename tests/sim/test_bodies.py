@@ -223,7 +223,7 @@ def test_what_is_no_speed_is_named_later_on_cuda(room):
         ({"control": "velocity", "actuation_noise": 0.5}, "actuation_noise: found 0.5 with control 'velocity'"),
         ({"velocity": {"lin_vel_range": [0.3, 0.3]}}, r"velocity\.lin_vel_range: found \[0\.3, 0\.3\]"),
         ({"velocity": {"lin_vel_range": [0.3]}}, r"lin_vel_range: found \[0\.3\]"),
-        ({"velocity": {"lin_vel_range": [0.0, 30.0]}}, "within 10 of 0 with time_step 1"),
+        ({"velocity": {"lin_vel_range": [0.0, 30.0]}}, "within -10 and 10 with time_step 1"),
         ({"velocity": {"ang_vel_range_deg": [-10.0, math.nan]}}, "ang_vel_range_deg: found"),
         ({"velocity": {"time_step": 0.0}}, "time_step: found 0"),
     ],

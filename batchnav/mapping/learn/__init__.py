@@ -1,1 +1,1 @@
-"""Training of the occupancy predictor: recorded maps, batches, losses, the training loop and its measures."""
+"""Training of the occupancy predictor: recorded maps, batches, losses, training loop and validation measures."""

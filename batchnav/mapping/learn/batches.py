@@ -14,20 +14,20 @@ from batchnav.mapping.predictor import WINDOW, network_input
 from batchnav.mapping.state import SIDE, MapLayers
 
 HELD_OUT = 10
-"""One scene in so many is held out for validation."""
+"""One of this many scenes is held out for validation."""
 MAX_VALIDATION_MAPS = 2048
-"""Largest number of validation maps."""
+"""Maximum number of validation maps."""
 ROTATED = 0.5
 """Fraction of the training steps whose maps are rotated by an arbitrary angle; the others rotate by quarter turns."""
 
 
 class Batch(NamedTuple):
-    """Some maps as network inputs and targets, all with the same rotation."""
+    """B maps as network inputs and targets, all rotated alike."""
 
     inputs: torch.Tensor
     """f32 [B, 6, WINDOW, WINDOW]: planes of `predictor.network_input`."""
     unknown: torch.Tensor
-    """bool [B, WINDOW, WINDOW]: True where a cell is to be predicted: it is on the map and unknown."""
+    """bool [B, WINDOW, WINDOW]: True where the network must predict a cell: on the map and unknown."""
     blocked: torch.Tensor
     """f32 [B, WINDOW, WINDOW]: target; 1 where a cell is not walkable."""
     inside: torch.Tensor
@@ -45,7 +45,7 @@ def split_scenes(recorded: RecordedMaps, generator: torch.Generator) -> tuple[to
 
 
 def rotation(angle: float, mirrored: bool = False) -> torch.Tensor:
-    """Matrix f32 [2, 2] that mirrors columns where asked, then rotates columns and rows by an angle, radians."""
+    """Matrix f32 [2, 2] that first mirrors columns if `mirrored`, then rotates (column, row) by an angle, radians."""
     cos, sin = math.cos(angle), math.sin(angle)
     return torch.tensor([[cos, -sin], [sin, cos]]) @ torch.diag(torch.tensor([-1.0 if mirrored else 1.0, 1.0]))
 
@@ -53,7 +53,7 @@ def rotation(angle: float, mirrored: bool = False) -> torch.Tensor:
 def sample_rotation(generator: torch.Generator) -> torch.Tensor:
     """A random rotation f32 [2, 2]: one of the eight symmetries of the grid, or one by an arbitrary angle.
 
-    Walls of scans, and of rooms before a robot, do not run along the axes of the map.
+    Arbitrary angles are needed since walls in scans and on a robot's map are not parallel to the map's axes.
     """
     which, share, mirrored, quarters = torch.rand(4, generator=generator).tolist()
     angle = share * 2 * math.pi if which < ROTATED else math.pi / 2 * int(4 * quarters)
@@ -72,7 +72,7 @@ def cell_centres(device: torch.device) -> torch.Tensor:
 
 
 def rotated_cells(recorded: RecordedMaps, matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Map cells under the cells of a rotated window, i64 [B, WINDOW, WINDOW], and True where they are on the map."""
+    """Map cells under the cells of a rotated window, i64 [B, WINDOW, WINDOW], and a mask, True on the map."""
     at = rotate_places(matrix.T, cell_centres(matrix.device)).floor().long().to(recorded.low.device)
     columns, rows = (recorded.low[:, None, None] + at).unbind(3)
     on_map = (columns >= 0) & (columns < SIDE) & (rows >= 0) & (rows < SIDE)
@@ -80,7 +80,7 @@ def rotated_cells(recorded: RecordedMaps, matrix: torch.Tensor) -> tuple[torch.T
 
 
 def make_batch(recorded: RecordedMaps, matrix: torch.Tensor | None = None) -> Batch:
-    """These maps with a rotation; None: unrotated."""
+    """The batch of these maps, rotated by a matrix; None: unrotated."""
     matrix = torch.eye(2) if matrix is None else matrix
     cells, on_map = rotated_cells(recorded, matrix)
     occupancy, explored, walkable = (

@@ -1,4 +1,4 @@
-"""Losses of the occupancy predictor: log loss of unknown cells, error and regret of predicted path lengths."""
+"""Losses of the occupancy predictor: log loss of unknown cells; error and regret of predicted path lengths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from batchnav.mapping.predictor import WINDOW, OccupancyNet, odds
 OUTSIDE_WEIGHT = 0.1
 """Weight of cells outside the bounding box of the walkable cells in the log loss."""
 LINEAR_FROM = 2.0
-"""Path length error from which on the loss is linear (smooth L1), metres: some detours cannot be predicted."""
+"""Path length error above which the smooth L1 loss is linear, metres: some detours cannot be predicted."""
 TEMPERATURE = 1.0
 """Temperature of the softmax over frontier cells, metres of predicted path length."""
 MAX_REGRET = 20.0
@@ -53,7 +53,7 @@ class Paths(NamedTuple):
 
 
 def predict_paths(model: OccupancyNet, maps: RecordedMaps, matrix: torch.Tensor) -> Paths:
-    """Paths on these maps with the costs that the network predicts on their rotated windows."""
+    """Paths on these maps, with the costs that the network predicts from their rotated windows."""
     device = maps.cells.device
     rotated = odds(predict_logits(model, make_batch(maps, matrix)))
     columns, rows = rotate_places(matrix, cell_centres(matrix.device)).floor().long().to(device).unbind(2)

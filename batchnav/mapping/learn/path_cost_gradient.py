@@ -25,7 +25,7 @@ from batchnav.runtime.kernels.synchronization import atomic_add
 _BLOCK, _GRADIENT_BLOCK = 512, 32
 """CUDA: threads that search one map, and threads that follow its paths."""
 _FIXED_POINT = 2**16
-"""Gradients are summed as whole multiples of the largest one divided by this, so that the order does not matter."""
+"""Resolution of summed gradients, relative to the largest: integer sums do not depend on their order."""
 
 
 class PathEnds(NamedTuple):
@@ -34,7 +34,7 @@ class PathEnds(NamedTuple):
     goal: Any
     """i32 [B]: the goal's cell, -1 where it is off the map: no path exists then."""
     starts: Any
-    """i32 [B, K]: cells in which paths begin; -1: none."""
+    """i32 [B, K]: first cells of the paths; -1: no path."""
 
 
 def path_costs(layers: MapLayers, ends: PathEnds, predicted_cost: torch.Tensor) -> torch.Tensor:
@@ -43,13 +43,15 @@ def path_costs(layers: MapLayers, ends: PathEnds, predicted_cost: torch.Tensor) 
     Args:
         layers: u8 [B, CELLS] each, contiguous, on the device of all other tensors.
         ends: cells on the map, or -1.
-        predicted_cost: f32 [B, CELLS], 0 to 255: addition to the costs of unexplored cells, rounded as agents round it.
-            The gradient is that of the values before rounding.
+        predicted_cost: f32 [B, CELLS], 0 to 255: addition to the costs of unexplored cells, rounded to integers as in
+            the mapper. The gradient ignores the rounding (straight-through).
     """
     return _PathCosts.apply(layers, ends, predicted_cost)
 
 
 class _PathCosts(torch.autograd.Function):
+    """`path_costs` with its gradient."""
+
     @staticmethod
     def forward(ctx, layers, ends, predicted_cost):
         device, (n, number) = predicted_cost.device, ends.starts.shape

@@ -1,4 +1,4 @@
-"""Recorded maps: the maps that agents built, the walkable cells, and the costs of the true paths.
+"""Recorded maps: maps that agents built, with ground truth: walkable cells and true path costs.
 
 Maps are recorded from an environment and an agent that the caller makes. True path costs come from the navmesh.
 """
@@ -18,20 +18,20 @@ from batchnav.mapping.state import CELLS, EXPLORED, INFLATED, OCCUPIED, SIDE, Ma
 
 RECORD_RATE, MIN_DISTANCE = 0.5, 2.0
 """A step is recorded with probability RECORD_RATE / d, where d is the start distance of its episode in metres, at least
-MIN_DISTANCE. Every episode so gives about as many maps, whatever its length: SPL weighs a detour by the path's
-length."""
+MIN_DISTANCE. Every episode thus gives about the same number of maps, whatever its length, as SPL weighs a detour
+relative to the path length."""
 WARM_UP_STEPS = 128
-"""Steps before the first recorded one, so that agents are in all parts of their episodes."""
+"""Steps before the first recorded one, after which the agents are in different phases of their episodes."""
 OCCUPANCY_BITS, EXPLORED_BIT, WALKABLE_BIT = 15, 16, 64
 """Layout of a recorded cell: the occupancy code in bits 0 to 3, the exploration code in bits 4 and 5, and in bit 6
 whether the cell is walkable."""
 FOOTPRINT = 1.5
-"""Radius around an agent within which unexplored cells count as explored, metres: the default camera does not see
-ground that is nearer."""
+"""Radius around an agent within which unexplored cells count as explored, metres. The default camera does not see
+the ground there."""
 WALKABLE_DISTANCE = 1e-3
 """Largest distance of a walkable cell's centre from the navmesh, metres."""
 STARTS = 24
-"""Cells per map from which paths are measured: the agent's, and frontier cells."""
+"""Number of cells per map from which paths are measured: the agent's cell and frontier cells."""
 BLOCKED_COST = 245 * int(FREE_EDGE)
 """Path costs from here on belong to paths through an obstacle, which carry no information about unexplored cells."""
 
@@ -91,14 +91,14 @@ def record(
     generator: torch.Generator,
     progress: Callable[[int], None],
 ) -> list[RecordedMaps]:
-    """Record `count` maps while an agent plays; none during an initial scan.
+    """Record `count` maps while an agent plays. No map is recorded during an initial scan.
 
     Args:
         env: a `NavEnv` with a mapper.
         agent: an agent for this environment.
-        is_walkable: the navmesh query of the environment's scenes.
+        is_walkable: navmesh query of the environment's scenes.
         count: number of maps.
-        generator: of the random choices.
+        generator: random numbers that select steps and frontier cells.
         progress: called with the number of maps so far.
     """
     parts: list[RecordedMaps] = []
@@ -138,7 +138,7 @@ def snapshot(env: Any, is_walkable: IsWalkable, rows: torch.Tensor, generator: t
     inside = ((on_map >= 0) & (on_map < SIDE)).all(2)
     goal, _, agent = torch.where(inside, on_map[..., 1] * SIDE + on_map[..., 0], -1).int().T.contiguous()
     entered = layers._replace(
-        explored=layers.explored.masked_fill(~layers.is_explored & at_feet(agent, size), EXPLORED)
+        explored=layers.explored.masked_fill(~layers.is_explored & in_footprint(agent, size), EXPLORED)
     )
     reach = costs_over_explored(entered, agent)
     starts = frontier_cells(layers, ~entered.is_explored & ~layers.has_obstacle, reach, generator)
@@ -161,8 +161,8 @@ def walkable_cells(env: Any, is_walkable: IsWalkable, rows: torch.Tensor) -> tor
     return is_walkable(each, torch.stack([x, y, z], -1).view(-1, 3), WALKABLE_DISTANCE).view_as(x)
 
 
-def at_feet(agent: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
-    """bool [B, CELLS]: True within FOOTPRINT of the agents' cells i32 [B]. `size`: f32 [B], side of a cell, metres."""
+def in_footprint(agent: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+    """bool [B, CELLS]: True within FOOTPRINT of the agents' cells i32 [B]. `size`: f32 [B], sides of cells, metres."""
     cells = torch.arange(CELLS, device=agent.device)
     across, along = cells % SIDE - agent[:, None] % SIDE, cells // SIDE - agent[:, None] // SIDE
     return (across**2 + along**2).sqrt() * size[:, None] <= FOOTPRINT
@@ -174,7 +174,7 @@ def dilated(marked: torch.Tensor) -> torch.Tensor:
 
 
 def true_layers(layers: MapLayers, walkable: torch.Tensor) -> MapLayers:
-    """Fully explored maps: unknown cells hold obstacles where they are not walkable, known cells stay."""
+    """Fully explored maps: unknown cells become obstacles unless they are walkable; known cells stay."""
     occupancy = torch.where(~layers.is_known & ~walkable, OCCUPIED, layers.occupancy)
     occupied = MapLayers(occupancy, layers.explored).is_occupied
     occupancy = torch.where((occupancy == 0) & dilated(occupied), INFLATED, occupancy)
@@ -193,7 +193,7 @@ def costs_over_explored(layers: MapLayers, agent: torch.Tensor) -> torch.Tensor:
 def frontier_cells(
     layers: MapLayers, unexplored: torch.Tensor, reach: torch.Tensor, generator: torch.Generator
 ) -> torch.Tensor:
-    """i32 [B, STARTS - 1]: random explored cells within reach that border on unexplored ones; -1: no more."""
+    """i32 [B, STARTS - 1]: random reachable explored cells next to unexplored ones; -1: no more."""
     border = layers.is_explored & ~layers.has_obstacle & dilated(unexplored) & (reach < BLOCKED_COST)
     sampled = torch.rand(border.shape, generator=generator).to(border.device) * border
     value, cell = sampled.topk(STARTS - 1)

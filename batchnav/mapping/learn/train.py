@@ -23,23 +23,23 @@ from batchnav.runtime.console.announce import announce
 from batchnav.runtime.console.progress import progress_bar
 
 WEIGHT_DECAY, WARM_UP = 1e-3, 100
-"""AdamW's weight decay, and the steps over which the learning rate rises."""
+"""Weight decay of AdamW; number of steps over which the learning rate rises linearly."""
 MAX_GRADIENT_NORM = 1.0
-"""Norm to which gradients are clipped."""
+"""Maximum gradient norm; larger gradients are scaled down."""
 NEAR = 5
-"""Cells up to this distance from a known one count as near in the measures: 1 m."""
+"""Unknown cells up to this many cells from a known one count as near in the measures: 1 m."""
 REPORT_INTERVAL = 500
-"""Steps between two reports of the loss, with which the weights are saved."""
+"""Steps between two reports of the mean loss; each report also saves the weights."""
 
 
 class Schedule(NamedTuple):
-    """Length and rate of one training phase."""
+    """Length, batch size and learning rate of one training phase."""
 
     steps: int
     batch: int
     """Maps per step."""
     learning_rate: float
-    """Peak rate; it falls linearly to 0."""
+    """Peak rate; after WARM_UP steps it falls linearly to 0."""
 
 
 def train(
@@ -58,9 +58,9 @@ def train(
         recorded: maps on the model's device.
         rows: i64: indices of the training maps.
         schedule: steps, batch size and learning rate.
-        generator: of the random choices.
-        on_paths: whether the loss is `path_loss` instead of `occupancy_loss`.
-        out: file to which the weights are saved with every report.
+        generator: random numbers that select maps and rotations.
+        on_paths: True for `path_loss`, False for `occupancy_loss`.
+        out: file that every report saves the weights to; None: no file.
     """
     losses: list[float] = []
     steps = schedule.steps
@@ -68,7 +68,7 @@ def train(
     rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: min(1, (k + 1) / WARM_UP) * (1 - k / steps))
     total = torch.zeros((), device=recorded.cells.device)
     loss_of, name = (path_loss, "path loss") if on_paths else (occupancy_loss, "occupancy loss")
-    model.train(not on_paths)  # the path loss needs the batch statistics that agents will have
+    model.train(not on_paths)  # the path loss uses the fixed batch normalisation of inference
     with progress_bar(f"training steps, {name}", steps) as advance:
         for step in range(1, steps + 1):
             maps = recorded.select(rows[torch.randint(len(rows), (schedule.batch,), generator=generator)])
@@ -93,9 +93,9 @@ def train(
 def log_losses(
     model: OccupancyNet, recorded: RecordedMaps, rows: torch.Tensor, batch: int, matrix: torch.Tensor
 ) -> dict[str, tuple[float, float]]:
-    """Log loss of unknown cells in the walkable bounds, nats: (within 1 m of known cells, all).
+    """Log loss of unknown cells within the bounds of walkable cells, nats: (up to NEAR cells from known ones, all).
 
-    For the network, and for a constant prediction of the blocked fraction.
+    Keys: "network", and "blocked fraction" for a constant prediction.
     """
     sums, counts, blocked = torch.zeros(2, dtype=torch.float64), torch.zeros(2), torch.zeros(2)
     for part in rows.split(batch):
@@ -118,7 +118,7 @@ def log_losses(
 def path_errors(
     model: OccupancyNet, recorded: RecordedMaps, rows: torch.Tensor, batch: int, matrix: torch.Tensor
 ) -> tuple[float, float, float]:
-    """Bias and root mean square error of predicted path lengths, and mean regret of the best choice, metres."""
+    """Bias and RMS error of predicted path lengths, and mean regret of the predicted best frontier cell; metres."""
     errors, regrets = [], []
     for part in rows.split(batch):
         paths = predict_paths(model, recorded.select(part), matrix)

@@ -1,4 +1,4 @@
-"""Agents that follow a sensor, their maps, and the reference search that checks the costs of their paths."""
+"""Helpers of the mapping tests: agents that follow a sensor, their maps, and path costs of the reference mapper."""
 
 import math
 
@@ -15,12 +15,12 @@ HALF_A_TURN = math.radians(5.0)
 
 
 def towards(angle):
-    """Forward, or a turn towards a bearing: i64 [N] for radians to the left."""
+    """Actions i64 [N]: forward, or a turn towards the bearing `angle`, radians to the left."""
     return torch.where(angle.abs() <= HALF_A_TURN, FORWARD, torch.where(angle > 0, LEFT, RIGHT))
 
 
-def walk(env, steps):
-    """All observations while the agents follow their waypoints for some steps."""
+def follow_waypoints(env, steps):
+    """All observations while the agents follow their waypoints for `steps` steps after a reset."""
     observation, _ = env.reset(seed=5)
     observed = [observation]
     for _ in range(steps):
@@ -29,14 +29,14 @@ def walk(env, steps):
     return observed
 
 
-def cells(env):
+def map_codes(env):
     """Codes of occupancy and exploration: u8 [N, SIDE, SIDE] each."""
     occupancy, explored = (part.view(-1, SIDE, SIDE).cpu().numpy() for part in env.mapper.map_state.layers)
     return occupancy, explored
 
 
 def reference_layers(layers, i):
-    """Map i of some `MapLayers`, one array per meaning."""
+    """Map i of `MapLayers` as the reference mapper stores it: one array per meaning."""
     names = "is_occupied", "has_obstacle", "is_explored", "is_traversed", "repeated_collisions", "is_inflated"
     occupied, obstacle, explored, traversed, repeated, inflated = (
         getattr(layers, name)[i].view(SIDE, SIDE).cpu().numpy() for name in names
@@ -46,7 +46,7 @@ def reference_layers(layers, i):
 
 
 def reference_costs(layers, i, goal, predicted=None):
-    """Layers, traversal costs and cost-to-go of map i by the reference. `goal`: row and column."""
+    """Layers, traversal costs and cost-to-go of map i by the reference mapper. `goal`: row and column."""
     own = reference_layers(layers, i)
     costs = reference.traversal_costs(own, predicted)
     return own, costs, reference.cost_to_go(own, costs, goal)
@@ -60,7 +60,7 @@ def agent_and_goal(env, i):
 
 
 def check_path_costs(env, distances, predicted=None):
-    """Compare all path costs with the reference, and count the paths longer than 2 m.
+    """Compare all path costs with the reference mapper, and return the number of paths longer than 2 m.
 
     Args:
         env: an environment with a mapper.
@@ -75,7 +75,8 @@ def check_path_costs(env, distances, predicted=None):
         assert state.expected_cost[i] == to_go[r, c], "not the shortest path over the cells"
         size = state.origin_and_resolution[i, 2]
         length = to_go[r, c] / FREE_EDGE * size
-        # A waypoint's distance is straight where the path has steps: up to 8% shorter, and within a cell at either end.
+        # A waypoint's distance is a straight line, up to 8% shorter than the path on the grid, plus or minus a cell at
+        # either end.
         straight = length * math.cos(math.pi / 8) - 2 * size < distances[i] < length + 2 * size
         assert straight or state.layers.repeated_collisions[i].any() or (costs is not None and costs.any())
         checked += length > 2.0
