@@ -17,7 +17,13 @@ def on_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 MAX_FLOAT = torch.finfo(torch.float32).max
 """Largest finite float32."""
-RENAMED = {"redraws": "num_randomizations"}
+RENAMED = {
+    "redraws": "num_randomizations", "known_episode": "map_episode", "known_expected": "map_expected_cost",
+    "known_way": "map_path", "known_left": "map_cost_to_go", "known_length": "map_path_length",
+    "known_frame": "map_origin_and_resolution", "known_stands": "map_occupancy", "known_ground": "map_explored",
+    "known_pose": "map_pose", "known_around": "map_remaining_scan", "known_collisions": "map_collisions",
+    "known_guessed": "map_predicted_at", "known_news": "map_dirty", "known_anticipated": "map_predicted_cost",
+}  # fmt: skip
 """Current names of a state's tensors by their names in older files."""
 
 

@@ -96,7 +96,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         info = dict(json.loads(metadata["info"]))
         with torch.device("meta"), _SkipNormalInit():  # allocate nothing before the tensors are known to fit
             expected = ActorCritic(space, actions, config).state_dict()
-        weights = {_current_key(name): value for name, value in tensors.items()} if is_former else tensors
+        weights = {current_key(name): value for name, value in tensors.items()} if is_former else tensors
         _check_names_and_shapes(weights, expected, path)
         network = ActorCritic(space, actions, config)  # has values that the file lacks: an encoder's constants
     except CheckpointError:
@@ -116,17 +116,17 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
 
 def _with_current_names(config: PolicyConfig, shapes: dict[str, Any]) -> tuple[PolicyConfig, dict[str, Any]]:
     """Configuration and shapes of a policy in the former format, with the current names of its observations."""
-    polar, normalized = (tuple(map(_current_name, names)) for names in (config.polar, config.normalized))
-    shapes = {_current_name(name): shape for name, shape in shapes.items()}
+    polar, normalized = (tuple(map(current_observation, names)) for names in (config.polar, config.normalized))
+    shapes = {current_observation(name): shape for name, shape in shapes.items()}
     return replace(config, polar=polar, normalized=normalized), shapes
 
 
-def _current_key(key: str) -> str:
+def current_key(key: str) -> str:
     """Current name of a tensor in the former format: embeddings and norms are named after their observation."""
-    return ".".join(_current_name(part) for part in key.split("."))
+    return ".".join(current_observation(part) for part in key.split("."))
 
 
-def _current_name(name: str) -> str:
+def current_observation(name: str) -> str:
     """Current name of an observation in the former format."""
     return current("sensor", name, SENSORS, warn=False)
 

@@ -27,6 +27,7 @@ import yaml
 
 from batchnav.config import load_config, shortened, to_dict
 from batchnav.errors import CheckpointError
+from batchnav.policy.weights import current_key, current_observation
 from batchnav.report.charts import Rows
 from batchnav.report.metrics import load_metrics
 from batchnav.report.page import RunPage
@@ -34,6 +35,8 @@ from batchnav.runtime.files.atomic import lock_folder, remove_leftovers, replaci
 from batchnav.training.curves import Curves, flat
 
 CONFIG_NAME = "config.yaml"
+OTHERS = "others"
+"""Key of the saved state: list of the parts `PER_RANK` of ranks 1, 2 and so on."""
 _SEAL = b"sha256:"
 """Prefix of the last 71 bytes of `resume.pt`, the checksum. They follow torch's file; torch ignores them."""
 PAGE = "report.html"
@@ -132,7 +135,7 @@ class RunFolder:
                 f"{self.resume_path}: found no readable resume state ({type(error).__name__}: {message}), expected "
                 f"a file that training wrote; delete the file to train from the beginning"
             ) from error
-        return state["learner"]
+        return with_current_names(state["learner"])
 
     def begin(
         self, frames: int, changes: Sequence[str] = (), metrics: Mapping[str, tuple[float, float]] | None = None
@@ -203,6 +206,18 @@ class RunFolder:
                 self._page.write(running=False)
         finally:
             self._lock.close()
+
+
+def with_current_names(learner: dict[str, Any]) -> dict[str, Any]:
+    """A learner's saved state with the current names of its observations; states of version 0.0 have former names."""
+    state = dict(learner)
+    if isinstance(policy := state.get("policy"), dict):
+        state["policy"] = {current_key(key): value for key, value in policy.items()}
+    if isinstance(observations := state.get("obs"), dict):
+        state["obs"] = {current_observation(name): value for name, value in observations.items()}
+    if isinstance(others := state.get(OTHERS), list):
+        state[OTHERS] = [with_current_names(part) for part in others]
+    return state
 
 
 def _unsealed(path: Path) -> bytes:

@@ -11,12 +11,9 @@ import torch
 
 from batchnav.ppo.learner import PER_RANK, Learner
 from batchnav.runtime.distributed.ranks import Ranks
-from batchnav.training.folder import RunFolder
+from batchnav.training.folder import OTHERS, RunFolder
 
 log = logging.getLogger(__name__)
-
-OTHERS = "others"
-"""Key of the saved state: list of the parts `PER_RANK` of ranks 1, 2 and so on."""
 
 
 class SharedFolder:
