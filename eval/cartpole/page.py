@@ -211,7 +211,7 @@ def block(rows: list[dict], machine: str, tag: str) -> str:
     text += "\nFastest number of threads: " + ", ".join(f"{size} at {n:,}" for n, size in best.items()) + ".\n"
     each = {s: duration(times[s, counts[-1]] / -(-counts[-1] // s)) for s in sizes if (s, counts[-1]) in times}
     return text + (
-        "\nSmall blocks cost mostly their start, whatever they compute. Time per block in the largest batch, by threads: "
+        "\nThe cost of small blocks is mostly their start. Time per block in the largest batch, by threads: "
         + ", ".join(f"{time} at {size}" for size, time in each.items())
         + ".\n"
     )
@@ -244,7 +244,8 @@ def generator(rows: list[dict], machine: str, tag: str) -> str:
     found = select(rows, "generator", "steps_per_second")
     if not found:
         return ""
-    text = f"### Generators of initial states ({machine})\n\nFused steps per second; states sampled at reset (in the branch) or ahead.\n\n"
+    text = f"### Generators of initial states ({machine})\n\n"
+    text += "Fused steps per second; states sampled at reset (in the branch) or ahead.\n\n"
     return (
         text
         + grid(found, "num_envs", "how")
