@@ -4,12 +4,13 @@
 #   make plain   run the tests of small kernels as plain Python, which checks every index
 #   make lint    style, import contracts, types, and the tables of results
 #   make docs    build the documentation to build/site; warnings are errors
-#   make fuzz    load N (10000) damaged files; SEED selects them
+#   make fuzz    load N (default 10000) damaged files; SEED selects them
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-# Exact versions of dependencies and of build requirements (second variable, newer versions of pip).
+# Exact versions of dependencies and of build requirements. Newer versions of pip read the latter from
+# PIP_BUILD_CONSTRAINT.
 CONSTRAINTS ?= $(CURDIR)/constraints.txt
 INSTALL := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) \
 	$(RUN) -m pip install --quiet --no-compile
@@ -21,7 +22,6 @@ EXTRA := $(if $(GPU),[cuda],)
 CONFIG ?= configs/$(if $(GPU),pointnav_depth_h200,pointnav_depth_cpu).yaml
 OUT ?= runs/pointnav
 SEED ?= 0
-
 N ?= 10000
 
 .PHONY: train test plain lint docs fuzz

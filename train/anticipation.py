@@ -1,4 +1,4 @@
-"""Train the occupancy predictor: `batchnav train anticipation`, from the checkout (`batchnav/cli/anticipation.py`).
+"""Train the occupancy predictor: `batchnav train anticipation` from a checkout (`batchnav/cli/anticipation.py`).
 
 python train/anticipation.py --out runs/mine.safetensors
 """

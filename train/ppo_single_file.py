@@ -28,22 +28,35 @@ class Args:
     """Hyperparameters of the run."""
 
     seed: int = 0
+    """Seed of initial weights, start states, action sampling and minibatches."""
     device: str = "cpu"
+    """Device: cpu, cuda, or auto for a GPU if there is one."""
     num_envs: int = 32
+    """Number of environments."""
     num_steps: int = 64
+    """Number of steps of each environment in a rollout."""
     total_frames: int = 60_000
+    """Length of the run, environment steps."""
     learning_rate: float = 2e-3
+    """Learning rate of Adam, constant."""
     gamma: float = 0.99
+    """Discount per step."""
     gae_lambda: float = 0.98
+    """Lambda of generalised advantage estimation."""
     update_epochs: int = 10
+    """Number of passes over a rollout."""
     num_minibatches: int = 4
+    """Number of minibatches in a pass."""
     clip_coef: float = 0.2
+    """Clip range of the probability ratio."""
     vf_coef: float = 0.5
+    """Coefficient of the value loss."""
     max_grad_norm: float = 0.5
+    """Largest norm of the gradient; a larger gradient is scaled down to it."""
 
 
 def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
-    """A linear layer with orthogonal weights."""
+    """A linear layer with orthogonal weights of this gain and zero biases."""
     made = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(made.weight, gain)
     nn.init.zeros_(made.bias)
@@ -70,7 +83,7 @@ class Agent(nn.Module):
 def gae(
     rewards: torch.Tensor, values: torch.Tensor, next_values: torch.Tensor, ends: torch.Tensor, gamma: float, lam: float
 ) -> torch.Tensor:
-    """Advantages [T, N] (GAE, Schulman et al., 2016). `next_values` are 0 after terminal steps."""
+    """Advantages f32 [T, N] (GAE, Schulman et al., 2016) from tensors [T, N]; `next_values` are 0 after termination."""
     advantages, running = torch.zeros_like(rewards), torch.zeros_like(rewards[0])
     for t in reversed(range(len(rewards))):
         running = rewards[t] + gamma * next_values[t] - values[t] + gamma * lam * (1.0 - ends[t]) * running
@@ -100,7 +113,7 @@ def train(args: Args) -> Agent:
                 actions[t] = policy.sample()
                 logprobs[t], values[t] = policy.log_prob(actions[t]), agent.value(obs[t])
                 next_obs, rewards[t], terminated, truncated, info = env.step(actions[t])
-                # `next_obs` belongs to the new episode after an end; the last observation is in `final_obs`.
+                # After an end, `next_obs` is the new episode's first observation; the old one's last is in `final_obs`.
                 ended = terminated | truncated
                 last = torch.where(ended.unsqueeze(1), info["final_obs"], next_obs)
                 next_values[t] = agent.value(last) * ~terminated

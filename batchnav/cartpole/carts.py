@@ -11,21 +11,21 @@ import torch
 class Carts(NamedTuple):
     """Tensors with one row or element per environment, or per block of environments.
 
-    A step depends on state, began, clock and timed_out after the previous step, and on none of the other tensors.
+    A step depends on state, began, clock and timed_out of the previous step; the other tensors are outputs.
     """
 
     seed: int
-    """Seed of the starts."""
+    """Seed of the start states."""
     block: int
-    """Carts in a block: the threads of a CUDA block, or the carts that a CPU thread steps at a time."""
+    """Number of carts in a block: the threads of a CUDA block, or the carts that a CPU thread steps at a time."""
     state: torch.Tensor
-    """f32 [N, 4]: cart position (m), its velocity, pole angle (rad, 0 is upright), its velocity."""
+    """f32 [N, 4]: cart position (m) and velocity (m/s), pole angle (rad, 0 is upright) and angular velocity (rad/s)."""
     began: torch.Tensor
-    """i16 [N]: clock at the start of the running episode, modulo 2**16; an episode needs nine bits."""
+    """i16 [N]: clock at the start of the running episode, modulo 2**16; an episode's length fits into nine bits."""
     clock: torch.Tensor
-    """i64 [blocks]: steps since the seed was set; `reset` advances to the next window. All blocks have equal clocks;
-    each advances its own, without synchronisation with the others. The clock is on the device, since a CUDA graph
-    repeats its steps with fixed arguments."""
+    """i64 [blocks]: number of steps since the seed was set; `reset` advances it to the next multiple of
+    `physics.WINDOW`. All blocks have equal clocks; each advances its own, without synchronisation. The clock is on the
+    device, since a CUDA graph repeats its steps with fixed arguments."""
     terminated: torch.Tensor
     """bool [N]: the last step failed."""
     truncated: torch.Tensor

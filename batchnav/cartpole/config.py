@@ -14,11 +14,13 @@ class CartPoleRun:
     """Training run on CartPole."""
 
     policy: PolicyConfig = field(default_factory=lambda: PolicyConfig(lstm_layers=0, hidden_size=64))
+    """Architecture of the policy, without memory."""
     ppo: PPOConfig = field(default_factory=lambda: PPOConfig(num_envs=64, timeout_bootstrap=True))
+    """Settings of PPO and the length of the run."""
     device: str = "auto"
     """Device: "cpu", "cuda", or "auto" for a GPU if there is one."""
     seed: int = 0
-    """Seed of initial weights, starts and action sampling."""
+    """Seed of initial weights, start states and action sampling."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

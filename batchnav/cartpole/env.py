@@ -45,7 +45,7 @@ class CartPoleEnv(VectorEnv):
     storage: Mapping[str, torch.dtype] = MappingProxyType({"observation": torch.float32})
     __reduce_ex__ = refuse_copies
     capturable = False
-    """False: a CUDA graph can hold steps and the reading of their info; a learner's rollout in a graph is untested."""
+    """False: a learner's rollout in a CUDA graph is untested. A graph of steps that also reads their info works."""
 
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, block: int = 256):
         """Make the environments. ArgumentError or DeviceError for an argument that does not fit.
@@ -53,8 +53,8 @@ class CartPoleEnv(VectorEnv):
         Args:
             num_envs: number of environments.
             device: "cpu", "cuda" or another torch device.
-            seed: seed of the starts.
-            block: carts per block; on CUDA a block's threads.
+            seed: seed of the start states.
+            block: number of carts per block; on CUDA the threads of a block.
         """
         num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
         block = check_int("block", block, 1, MAX_BLOCK)
@@ -103,7 +103,7 @@ class CartPoleEnv(VectorEnv):
         self.check_open()
         clock = self.carts.clock
         if seed is None:
-            clock.add_(WINDOW).bitwise_and_(-WINDOW)  # the start of the next window, whose starts are unused
+            clock.add_(WINDOW).bitwise_and_(-WINDOW)  # the start of the next window, whose start states are unused
         else:
             self.carts = self.carts._replace(seed=check_seed(seed))
             clock.zero_()
@@ -114,12 +114,12 @@ class CartPoleEnv(VectorEnv):
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Mapping]:
         """Step all environments: observation, reward, terminated, truncated, info.
 
-        An action other than 0 and 1 pushes left, as in Gymnasium's vector environment, and raises ArgumentError: on the
-        CPU at once; on CUDA the kernel sets a flag, and a later step or `between_rollouts` raises, which avoids a
-        synchronisation.
+        An action other than 0 and 1 pushes left, as in Gymnasium's vector environment, and raises ArgumentError. On the
+        CPU this step raises. On CUDA the kernel sets a flag, and a later step or `between_rollouts` raises, to avoid
+        a synchronisation.
 
         Args:
-            actions: i64 [N], or u8 [N], which moves 7 bytes less per cart.
+            actions: i64 [N]; or u8 [N], which saves 7 bytes of memory traffic per cart.
         """
         self.check_open()
         action_type = torch.uint8 if getattr(actions, "dtype", None) is torch.uint8 else torch.int64
@@ -162,7 +162,7 @@ class CartPoleEnv(VectorEnv):
         self.check_open()
 
     def between_rollouts(self) -> dict[str, float]:
-        """Empty dict. ArgumentError after an invalid action, also one in a replayed graph."""
+        """Returns an empty dict. ArgumentError after an invalid action, including one in a replayed graph."""
         self.check_open()
         if self._invalid[0]:
             self._report_invalid()
@@ -191,7 +191,7 @@ class CartPoleEnv(VectorEnv):
         self.carts.began.copy_(self.carts.clock[0].to(torch.int16) - steps)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies of all tensors that the next step depends on."""
+        """State from which the environment continues exactly: copies of tensors by name."""
         self.check_open()
         carts = self.carts
         return {

@@ -1,9 +1,9 @@
 """Results of ended CartPole episodes: compact records during steps, tensors by environment when they are read.
 
-In a step of a random agent one cart in 22 ends its episode. Writing final state and length to rows of two [N] tensors
-would move 32 bytes of memory for each value, and all carts would need a flag for new rows. Instead a step writes
-records of exactly 32 bytes, packed from the first row of each block of carts, and their number. `EpisodeInfo` scatters
-them to environments when it is read.
+In a step of a random agent one cart in 22 ends its episode. Writing final state and length to an environment's rows of
+two tensors would move 32 bytes of memory per value, and every cart would need a flag that says whether its rows are
+new. Instead a step writes records of exactly 32 bytes, packed from the first row of each block of carts, and their
+number. `EpisodeInfo` scatters them to environments when it is read.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class LastEpisodes(NamedTuple):
 
 @inline_function
 def write_record(row, place, cart, steps, record_out):
-    """Write a row of the record: final state and length of the episode of cart `place` of the block."""
+    """Write a row of the record: final state and length of the ended episode of cart number `place` in its block."""
     store4(record_out, row, _FIRST, cart)
     store4(record_out, row, _SECOND_HALF, (np.float32(steps), np.float32(place), _UNUSED, _UNUSED))
 
 
 @inline_function
 def read_record(row, first, record, last_out):
-    """Copy a record of the block that begins at environment `first` to the row of its environment."""
+    """Copy a record to the row of its environment; `first` is the first environment of the block."""
     steps, place, _, _ = load4(record, row, _SECOND_HALF)
     i = np.int32(first + np.int32(place))
     store4(last_out.final_state, i, _FIRST, load4(record, row, _FIRST))
@@ -69,7 +69,7 @@ def read_record(row, first, record, last_out):
 
 @cpu_function
 def spread_cpu(carts, last_out):
-    """Fill `last_out`, in one thread, since the work is small."""
+    """Fill `last_out` from the records, in one thread, since the work is small."""
     for i in range(len(carts.began)):
         last_out.ended[i] = carts.terminated[i] | carts.truncated[i]
     for b in range(len(carts.count)):
@@ -80,7 +80,7 @@ def spread_cpu(carts, last_out):
 
 @cuda_kernel
 def spread_cuda(carts, last_out):
-    """Fill `last_out`: each thread writes the flag of its environment and at most one record of its block."""
+    """Fill `last_out` from the records: each thread writes one environment's flag and at most one record."""
     thread, i = np.int32(cuda.threadIdx.x), np.int32(cuda.grid(1))
     if i < len(carts.began):
         last_out.ended[i] = carts.terminated[i] | carts.truncated[i]
@@ -119,7 +119,7 @@ class EpisodeInfo(Mapping):
         return functools.partial(spread_cpu, carts, last)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._named  # that of `Mapping` would read the value
+        return name in self._named  # `Mapping.__contains__` would read the value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._named)

@@ -11,20 +11,30 @@ from batchnav.runtime.kernels.rng import uniform4
 
 # The physics is that of Gymnasium's CartPole-v1, after Barto, Sutton and Anderson (1983).
 GRAVITY = 9.8
+"""m/s^2."""
 CART_MASS = 1.0
+"""kg."""
 POLE_MASS = 0.1
+"""kg."""
 HALF_LENGTH = 0.5
 """Distance from the joint to the pole's centre of mass, half its length, metres."""
 FORCE = 10.0
+"""Force of a push, N."""
 TIME_STEP = 0.02
+"""Duration of a step, seconds."""
 MAX_POSITION = 2.4
+"""Largest distance of the cart from the centre of the track, metres; beyond it the episode fails."""
 MAX_ANGLE = math.radians(12.0)
+"""Largest angle of the pole from upright, radians; beyond it the episode fails."""
 MAX_STEPS = 500
+"""Longest episode, steps."""
 START_RANGE = 0.05
 """Each of the four values of a start state is uniform in [-START_RANGE, START_RANGE)."""
 WINDOW_BITS = 3
+"""log2 of WINDOW."""
 WINDOW = 1 << WINDOW_BITS
-"""Steps that share a start state: the length of the shortest episode, which is eight pushes to one side."""
+"""Number of consecutive steps that share a start state: the length of the shortest possible episode, eight pushes to
+one side."""
 
 # Kernels compute in float32; a plain Python float among the operands would make it float64.
 _GRAVITY, _TIME_STEP = np.float32(GRAVITY), np.float32(TIME_STEP)
@@ -54,10 +64,12 @@ def sin_cos(angle):
 
 @exact_function
 def push(cart, right):
-    """Push one cart right or left for a time step: (position, velocity, angle, spin) -> the next four.
+    """Push one cart right or left for a time step: (position, velocity, angle, spin) -> the same after the step.
+
+    Units are m, m/s, rad and rad/s; spin is the pole's angular velocity.
 
     Explicit Euler integration, as in Gymnasium, of the equations of Florian, "Correct equations for the dynamics of the
-    cart-pole system" (2005), without friction. In float32; Gymnasium's float64 differs by less than 1e-6.
+    cart-pole system" (2005), without friction. In float32, within 1e-6 of Gymnasium's float64.
     """
     position, velocity, angle, spin = cart
     sine, cosine = sin_cos(angle)
@@ -74,16 +86,16 @@ def push(cart, right):
 
 @exact_function
 def has_failed(cart):
-    """True where the cart has left the track or the pole leans too far."""
+    """True where the cart is beyond MAX_POSITION or the pole beyond MAX_ANGLE."""
     return (abs(cart[0]) > _MAX_POSITION) | (abs(cart[2]) > _MAX_ANGLE)
 
 
 @exact_function
 def start(seed, environment, clock):
-    """Start state of an episode whose first step begins at this time: four numbers from one call of the generator.
+    """Start state of an episode that begins at this clock: four numbers from one call of the generator.
 
-    All steps of a window have the same start. Two loaded states that fail at once can therefore restart equally. Starts
-    repeat after 2**35 steps.
+    All steps of a window have the same start state. A cart gets one twice only if a loaded state fails
+    within the window of its last start. Start states repeat after 2**35 steps.
     """
     a, b, c, d = uniform4(seed, environment, clock >> _WINDOW_BITS, 0)
     return (
@@ -96,5 +108,5 @@ def start(seed, environment, clock):
 
 @inline_function
 def age(began, clock):
-    """Steps of an episode at this time; both arguments count modulo 2**16."""
+    """Number of steps of an episode from its start `began` to `clock`; both count modulo 2**16."""
     return np.int32(np.int16(np.int32(clock) - np.int32(began)))

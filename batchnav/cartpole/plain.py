@@ -7,8 +7,8 @@ There are N carts, and one function that steps one of them, `step_cart`. On the 
 cart; on a GPU each cart has a thread that calls it once. A step copies and allocates nothing.
 
 The fast environment has the same physics (`physics.push`, `has_failed`) and the same random starts, which are functions
-of seed, environment and time (`physics.start`). On the CPU both therefore give equal bits, which a test checks. This
-one checks no arguments and returns no info.
+of seed, environment and clock (`physics.start`). On the CPU both therefore give equal bits, which a test checks. This
+environment checks no arguments and returns no info.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PlainCarts(NamedTuple):
     """Tensors with one row or element per environment."""
 
     state: torch.Tensor
-    """f32 [N, 4]: cart position (m), its velocity, pole angle (rad, 0 is upright), its velocity."""
+    """f32 [N, 4]: cart position (m) and velocity (m/s), pole angle (rad, 0 is upright) and angular velocity (rad/s)."""
     steps: torch.Tensor
     """i32 [N]: steps taken in the running episode."""
     terminated: torch.Tensor
@@ -40,7 +40,7 @@ class PlainCarts(NamedTuple):
 
 @inline_function
 def start_cart(i, seed, clock, carts_out):
-    """Begin an episode of environment i at this time."""
+    """Begin an episode of environment i at this clock."""
     state, steps = carts_out.state, carts_out.steps
     state[i, 0], state[i, 1], state[i, 2], state[i, 3] = start(seed, i, clock)
     steps[i] = 0
@@ -48,7 +48,7 @@ def start_cart(i, seed, clock, carts_out):
 
 @inline_function
 def step_cart(i, action, seed, clock, carts_out):
-    """One step of environment i: push, check for the end, restart an ended episode. `clock` is the time after it."""
+    """One step of environment i: push, check for the end, restart an ended episode. `clock` counts this step too."""
     state, steps = carts_out.state, carts_out.steps
     cart = push((state[i, 0], state[i, 1], state[i, 2], state[i, 3]), action == 1)
     state[i, 0], state[i, 1], state[i, 2], state[i, 3] = cart
@@ -103,7 +103,7 @@ class PlainCartPole:
     def reset(self, *, seed: int | None = None) -> torch.Tensor:
         """Start new episodes: observation f32 [N, 4]. A seed restarts the random sequence; without one it continues."""
         if seed is None:
-            self.clock += WINDOW - self.clock % WINDOW  # to the next window, whose starts are unused
+            self.clock += WINDOW - self.clock % WINDOW  # to the next window, whose start states are unused
         else:
             self.seed, self.clock = seed, 0
         self._run(start_cpu, start_cuda)

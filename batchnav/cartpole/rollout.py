@@ -1,13 +1,13 @@
 """Many CartPole steps in one launch: the policy runs inside the kernel, and the state stays in registers.
 
 `CartPoleEnv.step` reads and writes each cart's state at every step, since the actions come from outside. If the policy
-fits into the kernel (random, or linear), a cart is loaded once, stepped K times and stored once. This is the limit of
-the method: arithmetic bounds its speed, not memory. The results equal those of `step` for the same actions.
+fits into the kernel (random, or linear), a cart is loaded once, stepped K times and stored once. Arithmetic, no longer
+memory, then bounds the speed. The results equal those of `step` for the same actions.
 
 Restarts need care on a GPU. A random agent's episode lasts 22 steps, so at every step 1 cart in 22 restarts. A warp, 32
-threads in lock-step, has a restart in three of four steps. Its other threads would wait for some 80
-instructions that sample the start, more than the step itself takes. However, all steps of a window have the same start.
-All threads therefore sample their start together at the beginning of a window, and a restarting cart copies it.
+threads in lock-step, has a restart in three of four steps. Its other threads would wait for some 80 instructions that
+sample the start state, more than the step itself takes. However, all steps of a window have the same start state. All
+threads therefore sample their start state together at the beginning of a window, and a restarting cart copies it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from batchnav.runtime.kernels.rng import philox
 LANES = 64
 """Carts that one CPU thread steps together, so that the compiler can use vector instructions."""
 BYTES_PER_TRAJECTORY_STEP = 16 + 1 + 1 + 1
+"""Bytes of a cart's step in a `Trajectory`: observation, action, terminated, truncated."""
 
 _FIRST, _ONE, _MAX_STEPS, _LANES = np.int32(0), np.int32(1), np.int32(MAX_STEPS), np.int32(LANES)
 _LAST_OF_WINDOW, _LAST_BIT = np.int32(WINDOW - 1), np.int64(31)
@@ -44,12 +45,12 @@ _BITS_STREAM, _LOW, _ZERO, _BIT = np.uint32(1), np.uint64(0xFFFFFFFF), np.float3
 
 
 class Trajectory(NamedTuple):
-    """Observations, actions and ends of K steps, in order. The environment holds the state after the last step."""
+    """Observations, actions and end flags of K steps, in order. The environment holds the state after the last step."""
 
     observations: torch.Tensor
     """f32 [K, N, 4]: the state in which the action was taken."""
     actions: torch.Tensor
-    """u8 [K, N]."""
+    """u8 [K, N]: 0 left, 1 right."""
     terminated: torch.Tensor
     """bool [K, N]: the action ended the episode by failure."""
     truncated: torch.Tensor
@@ -67,7 +68,7 @@ class Trajectory(NamedTuple):
         )
 
     def flat(self) -> Trajectory:
-        """Views with one row per step and cart, for the kernels."""
+        """The tensors with one row per step and cart, [K * N, ...], for the kernels."""
         return Trajectory(*(field.reshape(-1, *field.shape[2:]) for field in self))
 
 
@@ -90,7 +91,7 @@ def _all_random_bits(seed, clock, bits_out):
 
 @inline_function
 def linear_action(weights, cart):
-    """True (right) where the weighted sum of the state is positive."""
+    """True (push right) where the weighted sum of the state is positive."""
     return weights[0] * cart[0] + weights[1] * cart[1] + weights[2] * cart[2] + weights[3] * cart[3] > _ZERO
 
 
@@ -104,10 +105,10 @@ def roll_cart(i, clock, weights, num_steps, linear, write, carts_out, final_step
     cart = load4(carts_out.state, i, _FIRST)
     steps, final = age(carts_out.began[i], clock), final_steps_out[i]
     bits, phase = random_bits(seed, i, clock), np.int32(clock & _LAST_BIT)
-    ahead = cart  # start of an episode that would begin after the step; sampled at the first step
+    next_start = cart  # start state of an episode that begins after the step; sampled at the first step
     for k in range(num_steps):
         if k == 0 or np.int32((phase + k + 1) & _LAST_OF_WINDOW) == _FIRST:
-            ahead = start(seed, i, clock + k + 1)
+            next_start = start(seed, i, clock + k + 1)
         if linear:
             right = linear_action(own, cart)
         else:
@@ -126,7 +127,7 @@ def roll_cart(i, clock, weights, num_steps, linear, write, carts_out, final_step
             trajectory_out.truncated[row] = truncated
             row = np.int32(row + count)
         if terminated | truncated:
-            cart = ahead
+            cart = next_start
             final = np.float32(steps)
             steps = np.int32(0)
     store4(carts_out.state, i, _FIRST, cart)
@@ -163,7 +164,7 @@ def roll_cpu(weights, num_steps, linear, write, carts_out, final_steps_out, traj
 
 @inline_function
 def either(flag, yes, no):
-    """One of two computed values, without a branch."""
+    """`yes` where `flag` is not 0, else `no`, without a branch."""
     return yes if flag != 0 else no
 
 
@@ -172,7 +173,7 @@ def roll_tile(first, clock, weights, num_steps, linear, write, carts_out, final_
     """Step environments first to first + LANES - 1 (see `roll_cpu`); lanes past the last environment are unused."""
     count, seed, row = np.int32(len(carts_out.began)), carts_out.seed, first
     lanes = min(_LANES, count - first)
-    # One array per value: position x, velocity v, angle a, spin s; then the start sampled in advance; and so on.
+    # One array per value: position x, velocity v, angle a and spin s; the same of the next start state; and so on.
     x, v = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     a, s = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     start_x, start_v = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
@@ -229,9 +230,18 @@ class CartPoleRollout:
 
     The policy is random (bits of the counter-based generator, from seed, environment and clock) or linear: it pushes
     right where weights . state > 0, with a row of `weights` f32 [N, 4] per environment. One launch evaluates N
-    policies if the rows differ. `final_steps` f32 [N] has the length of the last episode that each cart ended.
+    policies if the rows differ. `final_steps` f32 [N] has the length of each cart's last ended episode.
 
-    Afterwards the environment's tensors are those after `num_steps` steps, except for the flags and the info.
+    A call updates the environment's state and clock as `num_steps` calls of `step` do, but not its flags and info.
+
+    Args:
+        env: the environment.
+        num_steps: number of steps per call.
+        weights: f32 [N, 4], the linear policies; None: the random policy.
+        trajectory: tensors that each call fills, [num_steps, N, ...]; None: nothing is recorded.
+
+    Raises:
+        ArgumentError: an argument does not fit the environment.
     """
 
     def __init__(
@@ -251,7 +261,7 @@ class CartPoleRollout:
         self.env, self.num_steps = env, num_steps
         self.final_steps = torch.zeros(env.num_envs, device=env.device)
         self._linear, self._write = weights is not None, trajectory is not None
-        # numba's launch accepts no empty arrays
+        # an unused array must not be empty: numba's launch does not accept that
         self._weights = view(weights if self._linear else torch.zeros((1, 4), device=env.device))
         self._final_steps = view(self.final_steps)
         written = Trajectory.empty(1, 1, env.device) if trajectory is None else trajectory

@@ -1,4 +1,4 @@
-"""Score of a CartPole policy: its mean return."""
+"""Mean return of a CartPole policy."""
 
 from __future__ import annotations
 

@@ -9,17 +9,17 @@ move as few bytes as possible:
 2. One GPU thread steps one cart (`step_cart`). On the CPU all cores share the blocks of carts, and a core pushes 8 or
    16 carts at once (`push_carts`). The physics is one function for both (`physics.push`).
 3. An ended episode restarts within the same step. Its start comes from a counter-based generator, a function of (seed,
-   environment, time): there is no generator state to load and store, and results do not depend on the number of
-   threads. The counter is the time and not the number of the episode, since each cart would have to store its number,
-   while a block of carts shares one `clock`. No episode is shorter than eight steps, so all eight steps of a window
-   (`WINDOW`) can have the same start: no cart needs it twice.
+   environment, clock): there is no generator state to load and store, and results do not depend on the number of
+   threads. The counter is the clock, not the number of the episode: each cart would have to store its number, while a
+   block of carts shares one `clock`. No episode is shorter than eight steps, so all eight steps of a window (`WINDOW`)
+   can have the same start state: no cart needs it twice.
 4. Rare results are written rarely. In a step of a random agent one cart in 22 ends its episode, and a block writes
    final state and length for these carts only. They are packed: GPU memory moves at least 32 bytes at a time, so one
    scattered number costs as much as eight in a row. `episodes` scatters them to environments when `info` is read.
    Truncation is written only in blocks with a 500th step in this step, or in the previous one, whose flag must be
    cleared.
 5. Constant values are not written again: the reward is 1 at every step and is written once. The age of an episode
-   changes at every step, but the time of its start does not, so the start is stored.
+   changes at every step, but the clock at its start does not, so that is stored.
 6. Cached carts are stepped first. If there are more carts than the GPU's cache holds, steps that always went from the
    first to the last cart would find none of them in the cache. Steps alternate in direction: each begins with the carts
    that the previous one ended with.
@@ -50,29 +50,30 @@ from batchnav.runtime.kernels.intrinsics import load4, store4
 from batchnav.runtime.kernels.synchronization import let_successor_start, wait_for_predecessor
 
 MAX_BLOCK = 1024
-"""Most threads in a CUDA block."""
+"""Largest number of threads in a CUDA block."""
 
 BYTES_PER_STEP = {torch.int64: 16 + 2 + 8 + 16 + 1, torch.uint8: 16 + 2 + 1 + 16 + 1}
-"""Bytes per cart by the type of the actions. Read: state, start of the episode, action. Written: state, terminated."""
+"""Bytes per cart by the type of the actions. Read: state, `began`, action. Written: state, terminated."""
 BYTES_PER_END = 32
-"""Size of an ended episode's record: 1.5 bytes per step of a random agent, which ends 1 episode in 22 steps. The start
-of the next episode adds one byte per step: it has 2 bytes, but memory writes the 32 bytes that 16 carts share."""
+"""Size of an ended episode's record: 1.5 bytes per step of a random agent, which ends 1 episode in 22 steps. The clock
+at the start of the next episode adds one byte per step: it has 2 bytes, but a write moves the 32 bytes of 16 carts."""
 
 _TICK, _FIRST, _MAX_STEPS = np.int64(1), np.int32(0), np.int32(MAX_STEPS)
 
 
 @inline_function
 def start_cart(i, clock, carts_out):
-    """Begin an episode of environment i at this time."""
+    """Begin an episode of environment i at this clock."""
     store4(carts_out.state, i, _FIRST, start(carts_out.seed, i, clock))
     carts_out.began[np.uint32(i)] = np.int16(clock)
 
 
 @device_function
 def push_carts(actions, state_out, terminated_out):
-    """Push some carts and write which have failed. A plain loop without calls or branches: 8 or 16 carts at a time.
+    """Push some carts and write which of them have failed. Returns the bitwise or of the actions.
 
-    state_out has the states of all carts in one row. Returns the bitwise or of the actions.
+    state_out has the states of all carts in one row. The loop has no calls or branches, so a core computes 8 or 16
+    carts at a time.
     """
     bits = actions[0]
     for k in range(len(actions)):
@@ -130,7 +131,7 @@ def step_few(actions, carts_out):
 def step_cart(i, cart, began, action, clock, timed_out, carts_out):
     """One step of environment i, from its state and the start of its episode: push, check for the end, write.
 
-    clock is the time after the step. timed_out is set where a cart of the block had its 500th step in the last step.
+    clock counts this step too. timed_out is set where a cart of the block had its 500th step in the previous step.
 
     Returns True where the episode ended, with its final state and length; the caller then writes the record and the new
     state.

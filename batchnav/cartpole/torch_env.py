@@ -1,7 +1,7 @@
 """CartPole in PyTorch operations, without custom kernels, for comparison.
 
-A step is some forty operations; each is a kernel launch that reads its operands from memory and writes its result to
-memory. `torch.compile` fuses them into a few.
+A step is some forty operations. Each is a kernel that reads its operands from memory and writes its result to memory.
+`torch.compile` fuses them into a few kernels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def torch_push(state: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def torch_step(state: torch.Tensor, steps: torch.Tensor, actions: torch.Tensor, uniform: torch.Tensor):
-    """One step with restart, a pure function.
+    """One step of all carts, with restarts: a pure function.
 
     Args:
         state: f32 [N, 4].
@@ -95,7 +95,7 @@ class TorchCartPoleEnv(CartPoleEnv):
         self._info = LastEpisodes(ended, final_state, final_steps).named()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """All that the next step depends on, with the generator's state."""
+        """State from which the environment continues exactly, with the generator's state."""
         return {**super().state_dict(), "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:

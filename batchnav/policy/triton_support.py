@@ -13,7 +13,7 @@ import torch
 CAPABILITY = 8, 0
 """Lowest compute capability with bfloat16 matrix products."""
 OLDEST = 3, 5
-"""Lowest Triton version: the first whose products may have fewer than 16 rows, as in the encoder. torch 2.9 includes it."""
+"""Lowest Triton version, included in torch 2.9: the first whose products may have fewer than 16 rows."""
 
 
 def has_triton(device: torch.device) -> bool:

@@ -1,1 +1,1 @@
-"""Base layer of all packages: devices, kernels, CUDA graphs, random numbers, distributed processes, files, console."""
+"""Lowest layer of the package: devices, kernels, CUDA graphs, random numbers, distributed processes, files, console."""

@@ -17,7 +17,7 @@ OUTPUTS = ("torch", "numpy")
 def as_actions(actions: Any, device: torch.device, dtype: torch.dtype = torch.int64) -> Any:
     """Actions as a tensor of `dtype`. Lists and NumPy arrays are copied to the device; tensors stay on their device.
 
-    ArgumentError for anything else than an array of numbers, and for floats or bools where integers are expected.
+    ArgumentError for anything but an array of numbers, and for floats or bools where integers are expected.
     """
     if isinstance(actions, torch.Tensor):
         tensor = actions
@@ -43,13 +43,13 @@ def as_mask(mask: Any, num_envs: int, device: torch.device) -> torch.Tensor:
     if found.dtype != torch.bool or found.shape != (num_envs,) or not found.any():
         raise ArgumentError(
             f"reset_mask: found {found.dtype} {list(found.shape)}, {int(found.sum())} of them set, expected "
-            f"torch.bool [{num_envs}] with at least one that is set"
+            f"torch.bool [{num_envs}] with at least one set"
         )
     return found.to(device)
 
 
 def check_torch(observation: Any) -> None:
-    """ArgumentError where an observation contains anything else than torch tensors."""
+    """ArgumentError where an observation contains anything but torch tensors."""
     for value in observation.values() if isinstance(observation, Mapping) else (observation,):
         if not isinstance(value, torch.Tensor):
             raise ArgumentError(

@@ -15,7 +15,10 @@ from batchnav.runtime.kernels.decorators import cuda
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """A usable torch device; "auto" is CUDA where available, else the CPU. DeviceError where it is not available."""
+    """The torch device, with an index if it is a GPU, made current for torch and numba.
+
+    "auto" is CUDA where available, else the CPU. DeviceError for another type and for a GPU that cannot be used.
+    """
     if str(device) == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -42,7 +45,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
             torch.cuda.set_device(device)
         cuda.select_device(device.index)
         return device
-    return torch.device("cpu")  # without an index, as tensors report it
+    return torch.device("cpu")  # without an index, as in `tensor.device`
 
 
 def check_memory(name: str, num_bytes: int, device: torch.device) -> None:
@@ -60,8 +63,8 @@ def check_memory(name: str, num_bytes: int, device: torch.device) -> None:
 
 
 def make_deterministic() -> None:
-    """Select torch's deterministic operations, where it has them. Call it before any CUDA operation."""
-    # Else cuBLAS chooses workspaces and reduction orders by timing.
+    """Select deterministic operations wherever torch has them. Call it before any CUDA operation."""
+    # Without it cuBLAS may select workspaces, and so the order of sums, by timing.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     # Warnings, not errors: torch rejects `cumsum`, though over a few actions it is deterministic (one thread per row).
     torch.use_deterministic_algorithms(True, warn_only=True)

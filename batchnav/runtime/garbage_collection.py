@@ -1,4 +1,4 @@
-"""Pausing Python's garbage collector."""
+"""Pauses of Python's garbage collector."""
 
 from __future__ import annotations
 

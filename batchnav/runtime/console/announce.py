@@ -1,4 +1,4 @@
-"""Status lines about slow first-time work: kernels that are compiled, scenes that are built."""
+"""Status lines, for example about kernels that are compiled; importing this module announces compilations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numba.core import event as events
 from batchnav.runtime.files.cache import cache_folder
 
 SECONDS = 1.0
-"""Kernels that compile faster are counted but not named."""
+"""Shortest compilation, and shortest wait for one, that gets a line of its own, seconds."""
 log = logging.getLogger("batchnav")
 
 
@@ -26,7 +26,7 @@ def announce(text: str) -> None:
 
 
 def number_of(count: int, noun: str) -> str:
-    """A count with its noun, as "1 scene" or "1,024 scenes"."""
+    """A count with its noun, for example "1 scene" or "1,024 scenes"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -63,7 +63,7 @@ def _name(event: Any) -> str:
 
 
 def name_of(kernel: Callable) -> str:
-    """Name of a kernel within the package, as "navmesh.batch.step_cpu"."""
+    """Name of a kernel within the package, for example "navmesh.batch.step_cpu"."""
     return f"{kernel.__module__.removeprefix('batchnav.')}.{kernel.__name__}"
 
 

@@ -18,9 +18,13 @@ SECONDS_BETWEEN_LINES = 5.0
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Context manager: a function that takes the number of finished items of `total`.
+    """Context manager that displays progress and yields a function: call it with the number of finished items.
 
     It shows a bar on a terminal and in a notebook with widgets, else a line every SECONDS_BETWEEN_LINES.
+
+    Args:
+        title: name of the items, for example "maps".
+        total: number of items.
     """
     console, last = Console(stderr=True), time.monotonic()
     shown = console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)

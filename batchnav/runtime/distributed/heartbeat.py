@@ -1,9 +1,9 @@
 """Heartbeat of the ranks of a run: no rank waits forever for a rank that has died, failed or stalled.
 
-NCCL and Gloo do not name a missing rank, and a process that waits for NCCL does not handle signals. So a thread in each
-rank writes a beat into the shared store twice a second: that it is alive, the number of all-reduces it has begun and,
-on failure, the reason. It reads the beats of the other ranks. If a rank is missing, the thread ends the process; the
-lowest remaining rank prints the reason once.
+NCCL and Gloo do not name a missing rank, and a process that waits for NCCL does not handle signals. A thread in each
+rank therefore writes a beat into the shared store twice a second: a counter, the number of all-reduces that the rank
+has begun and, on failure, the reason. It reads the beats of the other ranks. If a rank is missing, the thread ends the
+process; the lowest remaining rank prints the reason once.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ import torch.distributed as dist
 from batchnav.errors import DeviceError
 
 BEAT_SECONDS = 0.5
+"""Interval of the beats of a rank."""
 POLL_SECONDS = 0.05
 """Time between two checks for ranks that have joined. Blocking in the store itself would delay signals."""
 SILENT_BEATS = 50
-"""A rank without a new beat during this many beats of the reader (25 s) is dead. 25 s is longer than any known delay of
-a thread, and shorter than the 30 s after which torchrun kills processes that ignore SIGTERM. Counted in beats, not in
-seconds, so that all ranks survive a pause of the whole machine."""
+"""A rank without a new beat during this many beats of the reader (25 s) counts as dead. 25 s is longer than any known
+delay of a thread, and shorter than the 30 s after which torchrun kills processes that ignore SIGTERM. The limit counts
+beats, not seconds, so that all ranks survive a pause of the whole machine."""
 BROKEN_BEATS = 6
-"""Same limit after a connection has broken."""
+"""Limit in place of SILENT_BEATS after a connection has broken."""
 LINGER_SECONDS = 1.2
 """A failed rank stays alive this long, so that the others read its reason; the others stay twice as long. torchrun
 reports the first process that exits as the cause and ends the others."""
@@ -56,7 +57,7 @@ class Heartbeat(threading.Thread):
         rank: rank of this process.
         world_size: number of ranks.
         label: machine and device, for messages.
-        stall_seconds: longest time that a rank may have begun fewer all-reduces than the others.
+        stall_seconds: longest time that a rank may have begun fewer all-reduces than another, without beginning one.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Heartbeat(threading.Thread):
             raise DeviceError(self._lost(error)) from error
 
     def _lost(self, error: RuntimeError) -> str:
-        """Error message for a store that cannot be reached: its machine is gone."""
+        """Error message for a store that cannot be reached, since its process or machine has ended."""
         text = " ".join(str(error).split())[:200]
         return f"rank {self.rank}: lost the store that rank 0 or torchrun keeps ({text})"
 
@@ -125,7 +126,7 @@ class Heartbeat(threading.Thread):
         """End all ranks with this message and exit status; does not return."""
         self._status, self._reason = status, reason
         self.join(SILENT_BEATS * BEAT_SECONDS)
-        _exit_now(f"error: {reason}", status)  # the thread did not
+        _exit_now(f"error: {reason}", status)  # the thread has not ended the process in time
 
     def end_if_rank_is_gone(self) -> None:
         """After a broken connection: end the process and name the dead rank, or return if no rank is dead."""
@@ -141,6 +142,7 @@ class Heartbeat(threading.Thread):
                 _exit_now(f"error: {self._lost(error)}", 1)
 
     def _beat(self) -> None:
+        """Exchange beats until `stop`; end the process if a rank is dead, has failed or stalls."""
         last_number, silent = [-1] * self.world_size, [0] * self.world_size
         least = waited = 0
         while not self._over.wait(BEAT_SECONDS):
@@ -173,6 +175,7 @@ class Heartbeat(threading.Thread):
         return [Beat(*json.loads(text)) for text in self._own_store.multi_get(keys)]
 
     def _end_all(self, reason: str, status: int, dead: list[int] | None = None) -> None:
+        """Print the reason if this is the lowest rank not in `dead`, pass it to the others and exit."""
         speaker = min(rank for rank in range(self.world_size) if rank not in (dead or []))
         if self.rank == speaker:
             print(f"error: {reason}; all {self.world_size} ranks end", file=sys.stderr, flush=True)

@@ -21,11 +21,11 @@ from batchnav.runtime.distributed.ranks import OBJECT_TIMEOUT, Ranks
 from batchnav.runtime.threads import limit_threads, num_threads
 
 RENDEZVOUS_SECONDS = 600.0
-"""Longest wait of the ranks for each other at the start."""
+"""Longest wait of the ranks for each other at the start, seconds."""
 STALL_SECONDS = 600.0
-"""Longest time that a rank may let the others wait for its gradients."""
+"""Longest time that a rank may keep the others waiting for its gradients, seconds."""
 _SLACK_SECONDS = 60.0
-"""NCCL's own time limit, whose error names no rank, is longer than ours by this."""
+"""NCCL's time limit minus `stall_seconds`: the heartbeat reacts first, since NCCL's error names no rank."""
 
 
 def join(
@@ -34,17 +34,18 @@ def join(
     stall_seconds: float = STALL_SECONDS,
     force_process_group: bool = False,
 ) -> Ranks:
-    """Join the other processes of a run, with which torchrun or `start_local_ranks` started this one.
+    """Join the other processes of a run that torchrun or `start_local_ranks` started.
 
     Args:
-        device: "cpu", "cuda" or "auto". With several ranks each takes the CUDA device of its local rank; a process
-            alone may also name one, as "cuda:1".
+        device: "cpu", "cuda" or "auto". With several ranks each takes the CUDA device of its local rank; a single
+            process may also name one, for example "cuda:1".
         rendezvous_seconds: longest wait for the other ranks.
         stall_seconds: longest time that one rank may keep the others waiting during training.
-        force_process_group: initialise NCCL or Gloo for a process alone too, to test it.
+        force_process_group: initialise NCCL or Gloo for a single process too, for tests.
 
-    Raises DeviceError where ranks do not join or there are fewer GPUs than ranks; ConfigError for environment variables
-    that are missing or inconsistent.
+    Raises:
+        DeviceError: a rank does not join, or a machine has fewer GPUs than ranks.
+        ConfigError: environment variables are missing or inconsistent.
     """
     world_size = _variable("WORLD_SIZE", 1)
     rank = _variable("RANK", 0 if world_size == 1 else None)
@@ -70,11 +71,16 @@ def join(
 
 
 def _check_all_reduce(ranks: Ranks) -> None:
-    """Set up the communicator on all ranks, before a CUDA graph records it or a timer includes it."""
+    """One all-reduce, which sets up the communicator before a CUDA graph or a timer includes it.
+
+    DeviceError if its result is wrong.
+    """
     ones = torch.ones(1024, device=ranks.device)
     dist.all_reduce(ones)
     if not bool((ones == ranks.world_size).all()):
-        raise DeviceError(f"all-reduce: found {ones[0].item():g} as the sum of {ranks.world_size} ones")
+        raise DeviceError(
+            f"all-reduce of ones: found {ones[0].item():g}, expected {ranks.world_size}, the number of ranks"
+        )
     ranks.barrier()
 
 
@@ -101,7 +107,7 @@ def _stores(rendezvous_seconds: float) -> tuple[dist.Store, dist.Store]:
         port = 0 if serve else receive_port()
     else:
         port = _variable("MASTER_PORT", 29500)
-    # The store of torchrun's agent outlives a restart of its processes: each attempt has keys of its own.
+    # The store of torchrun's agent outlives a restart of its processes, so each attempt has its own keys.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if of_agent else "0"
     stores = []
     for is_master in (serve, False):

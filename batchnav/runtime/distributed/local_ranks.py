@@ -19,18 +19,18 @@ from batchnav.runtime.threads import limit_threads, num_threads
 PORT_ON_STDIN = "stdin"
 """Value of MASTER_PORT: rank 0 takes a free port and sends it to the local ranks through their stdin."""
 _EXIT_SECONDS = 60.0
-"""Longest wait for a local rank to exit by itself."""
+"""Longest wait for a local rank to exit by itself, seconds."""
 _local_ranks: dict[int, subprocess.Popen] = {}
-"""Processes by rank."""
+"""Processes of the other local ranks, by rank."""
 
 
 @contextlib.contextmanager
 def start_local_ranks(processes: int, command: Sequence[str]) -> Iterator[None]:
     """Make this process rank 0 of `processes` ranks on this machine, which share its CPU cores.
 
-    `command` starts each other rank and must call `join`, as this process must. The other ranks import meanwhile, then
-    sleep until rank 0 joins. They have exited when the context ends, also if SIGTERM ends this process before it joins;
-    if this process is killed they exit silently by themselves.
+    `command` starts each of the other ranks. It must call `join`, and so must this process. The other ranks import
+    their modules, then sleep until rank 0 joins. They have exited when the context ends, even if SIGTERM ends this
+    process before it joins. If this process is killed, they exit without a message.
     """
     before, threads, loop_threads = dict(os.environ), torch.get_num_threads(), num_threads()
     each = max(1, loop_threads // processes)
@@ -69,7 +69,7 @@ def start_local_ranks(processes: int, command: Sequence[str]) -> Iterator[None]:
 
 
 def _exit_by_signal(number: int, _: object) -> NoReturn:
-    """Exit with the status of a signal, through the `finally` blocks."""
+    """Signal handler that raises SystemExit, so that `finally` blocks run."""
     sys.exit(128 + number)
 
 
@@ -83,7 +83,7 @@ def send_port(port: int) -> None:
 
 def receive_port() -> int:
     """Port of rank 0's store, read from stdin; exits silently if rank 0 has exited."""
-    line = sys.stdin.readline()  # waits while rank 0 loads scenes
+    line = sys.stdin.readline()  # blocks while rank 0 loads scenes
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     poll = select.poll()
     poll.register(sys.stdin, select.POLLHUP)

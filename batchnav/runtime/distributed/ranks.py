@@ -6,8 +6,8 @@
 
 Each rank is one process with one device. NCCL reduces CUDA tensors, Gloo reduces CPU tensors and transfers objects.
 Every method is a collective: all ranks must call the same methods in the same order. If a rank fails, is killed or
-stalls, all ranks end with one message that names it (`runtime/distributed/heartbeat.py`). A process that trains alone
-has a `Ranks` too, which initialises no process group and sends nothing.
+stalls, all ranks end with one message that names it (`runtime/distributed/heartbeat.py`). A single process has a
+`Ranks` too, which initialises no process group and sends nothing.
 
 `runtime/distributed/join.py` makes a `Ranks` from the environment variables that torchrun sets.
 """
@@ -35,7 +35,7 @@ OBJECT_TIMEOUT = timedelta(days=7)
 
 
 class Ranks:
-    """One process of a distributed training run; `Ranks(device)` is a process that trains alone. `join` makes it.
+    """One process of a distributed training run, made by `join`; `Ranks(device)` is for a single process.
 
     As a context manager it waits for all ranks at the end. An exception ends all ranks, this process included, with one
     message; a SystemExit that all ranks expect (`expect_exit`) passes.
@@ -145,7 +145,7 @@ class Ranks:
         """Wait until all ranks have reached this call."""
         self.all_gather(None)
 
-    # The end.
+    # End of the run.
 
     def __enter__(self) -> Ranks:
         return self
@@ -164,7 +164,7 @@ class Ranks:
         self._expected_exit = status
 
     def close(self) -> None:
-        """Wait for all ranks and destroy the process group. Free CUDA graphs with NCCL calls before."""
+        """Wait for all ranks and destroy the process group. CUDA graphs with NCCL calls must be freed before."""
         if self._heartbeat:
             self.barrier()
             self._heartbeat.expect_shutdown()
@@ -178,7 +178,7 @@ class Ranks:
         """End all ranks with a message that states this rank's error."""
         if isinstance(error, SystemExit):
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
-            heartbeat.fail(f"{self.name(self.rank)}: was told to end", status)
+            heartbeat.fail(f"{self.name(self.rank)}: exited with status {status}", status)
         if not isinstance(error, BatchnavError):
             traceback.print_exception(error, file=sys.stderr)
         text = " ".join(f"{error}".split())[:1000]
@@ -190,7 +190,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[None]:
-        """On a broken connection another rank is gone: let the heartbeat find it and end this process."""
+        """Context manager: after a failed collective, the heartbeat ends this process if another rank is dead."""
         try:
             yield
         except torch.OutOfMemoryError:

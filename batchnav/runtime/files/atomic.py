@@ -69,16 +69,16 @@ def replacing(path: Path, error: type[BatchnavError], make_folder: bool = True, 
 
 
 def check_writable(folder: Path, error: type[BatchnavError]) -> None:
-    """Raise `error` where a folder, which need not exist, could not be created or written. Creates nothing."""
+    """Raise `error` where a folder could not be created, or exists and cannot be written. Creates nothing."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not there.is_dir():
-        raise error(f"{folder}: found a file at {there}, expected a folder or a place for one")
+        raise error(f"{folder}: found a file at {there}, expected a folder or a path where one can be created")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise error(f"{folder}: cannot be written (nothing may be made in {there})")
+        raise error(f"{folder}: cannot be written (no permission to write in {there})")
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove temporary files that killed processes left of `path`. No other process may be writing `path`."""
+    """Remove the temporary files of `path` that killed processes left. No other process may be writing `path`."""
     for part in path.parent.glob(f".{path.name}.????????.part"):
         part.unlink(missing_ok=True)
 
@@ -114,12 +114,12 @@ def lock_folder(folder: Path, error: type[BatchnavError]) -> IO[str]:
 
 
 def safetensors_bytes(arrays: Mapping[str, torch.Tensor | np.ndarray], metadata: Mapping[str, str]) -> bytes:
-    """Content of a safetensors file; deterministic, while the library writes metadata in random order."""
+    """Content of a safetensors file. Equal input gives equal bytes; the library itself orders metadata randomly."""
     data = safetensors.torch.save({name: torch.as_tensor(array) for name, array in arrays.items()})
     end = 8 + int.from_bytes(data[:8], "little")
     header = {"__metadata__": dict(sorted(metadata.items())), **json.loads(data[8:end])}
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # tensors are aligned
+    text += b" " * (-len(text) % 8)  # safetensors aligns the tensors to 8 bytes
     return len(text).to_bytes(8, "little") + text + data[end:]
 
 

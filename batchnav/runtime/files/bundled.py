@@ -14,9 +14,11 @@ from batchnav.errors import BatchnavError, CheckpointError, ConfigError, Episode
 from batchnav.runtime.files.atomic import as_path
 
 PACKAGE = Path(__file__).resolve().parents[2]
+"""Folder of the package `batchnav`."""
 
 
 def _folder(name: str) -> Path:
+    """Path of a folder of bundled files: inside an installed package, or at the top of a checkout."""
     inside = PACKAGE / name
     return inside if inside.is_dir() else PACKAGE.parent / name
 
@@ -66,7 +68,7 @@ def find_split(split: str, episode_file: str) -> Path:
 
 
 def find_policy(name: str | Path) -> Path:
-    """A policy's weights by file, run folder or name, as "pointnav_h200". CheckpointError if not found."""
+    """A policy's weights by file, run folder or name, for example "pointnav_h200". CheckpointError if not found."""
     folder = as_path(name)
     if folder.is_dir():
         name = folder / WEIGHTS
@@ -74,7 +76,7 @@ def find_policy(name: str | Path) -> Path:
 
 
 def find_anticipation(name: str | Path) -> Path:
-    """Weights of an occupancy anticipation network by file or name, as "occupancy". ConfigError if not found."""
+    """Weights of an occupancy predictor by file or name, for example "occupancy". ConfigError if not found."""
     return _find(as_path(name), ANTICIPATION, "*.safetensors", "weights file", ConfigError)
 
 

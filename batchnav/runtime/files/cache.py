@@ -54,7 +54,7 @@ def private_folder(folder: Path) -> Path:
 
 @functools.cache
 def _sources(module: str) -> frozenset[Path]:
-    """Source files of the package that a module depends on: its own and, recursively, those it imports."""
+    """Source files of the package that a module depends on: its own file and, recursively, the modules it imports."""
     package = Path(__file__).parents[2]
     stem = package.joinpath(*module.split(".")[1:])
     own = stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
@@ -78,7 +78,9 @@ _IMPORTED = re.compile(r"^(?:from|import) (batchnav[\w.]*(?: import (?:\([^)]*\)
 
 @functools.cache
 def versioned_cache_folder(kind: str, module: str) -> Path:
-    """Cache folder for the results of a module, named after a hash of all its sources. Prunes old versions.
+    """Cache folder for the results of a module, created if needed and named after a hash of all sources.
+
+    Deletes all but the KEPT_VERSIONS most recently used versions. `kind`: subfolder, for example "kernels".
 
     ArgumentError where the cache folder is not private (`private_folder`).
     """

@@ -13,9 +13,10 @@ from batchnav.runtime.kernels.decorators import cuda
 
 
 def view(value: Any) -> Any:
-    """A torch tensor, or a NamedTuple of tensors, as kernel arguments. Call it once and keep the result: slow on CUDA.
+    """A torch tensor, or a NamedTuple of tensors, as kernel arguments that share its memory.
 
-    Memory is shared. CPU tensors become NumPy arrays, CUDA tensors numba device arrays; other values pass through.
+    CPU tensors become NumPy arrays, CUDA tensors numba device arrays; other values are returned unchanged. Call it once
+    and keep the result: it is slow on CUDA.
     """
     if isinstance(value, torch.Tensor):
         return value.numpy() if value.device.type == "cpu" else _device_array(value, value.device)
@@ -31,7 +32,7 @@ def _device_array(owner: Any, device: torch.device) -> Any:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """A NumPy array, or a NamedTuple of arrays, as torch tensors on the device; other values pass through."""
+    """A NumPy array, or a NamedTuple of arrays, as torch tensors on the device; other values are unchanged."""
     if isinstance(value, np.ndarray):
         return torch.from_numpy(np.ascontiguousarray(value)).to(device)
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -1,6 +1,6 @@
 """Compile lock: when several processes need a kernel, one compiles it; the others wait and load it from the cache.
 
-Processes that start together with an empty cache (ranks, workers, `runtime/kernels/precompile.py`) so share the work.
+Processes that start together with an empty cache (ranks, workers, `runtime/kernels/precompile.py`) thus share the work.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from batchnav.runtime.console.announce import SECONDS, announce, name_of
 from batchnav.runtime.files.cache import versioned_cache_folder
 
 LONGEST_SECONDS = 600.0
-"""Longest wait for another process, which may be suspended; then this process compiles itself."""
+"""Longest wait for another process, which may be suspended, seconds; then this process compiles the kernel itself."""
 POLL_SECONDS = 0.02
+"""Time between two attempts to take the lock, seconds."""
 
 
 def compiled_once(dispatcher: Any) -> Any:

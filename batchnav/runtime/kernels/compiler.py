@@ -58,19 +58,19 @@ class LoopCompiler(Compiler):
 
 
 class _Parts(events.Listener):
-    """Compiles code without a dispatcher, as loop bodies, into parts until `end` is called."""
+    """Listener that makes code without a dispatcher, such as loop bodies, a `_Part` until `end` is called."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen, self._depth = codegen, 0
         codegen._library_class = _Part
 
     def on_start(self, event: Any) -> None:
-        """A loop calls a function that is not compiled yet; it needs a normal library, as it may have other callers."""
+        """A loop calls a function that is not compiled yet. It gets a normal library, as it may have other callers."""
         self.end()
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        """That function is compiled."""
+        """The called function is compiled."""
         self._depth -= 1
         if self._depth == 0:
             self._codegen._library_class = _Part
@@ -82,6 +82,8 @@ class _Parts(events.Listener):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LoopLowering(NativeParforLowering):
+    """Lowering of `prange` loops whose bodies become parts."""
+
     _name = "batchnav_loop_lowering"
 
     def run_pass(self, state) -> bool:

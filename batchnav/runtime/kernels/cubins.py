@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class CubinCache(NullCache):
-    """Cache object that numba-cuda queries before compiling a kernel and fills afterwards.
+    """Cache of a kernel: numba-cuda looks it up before it compiles, and stores the result in it.
 
     It replaces numba's `cache=True`, which misses edits in imported files and numbers its files, so that processes that
     compile at the same time may load a wrong kernel. Here the file name is a hash of everything the code depends on.
@@ -77,6 +77,7 @@ def _versions() -> str:
 
 
 def _version(distribution: str) -> str | None:
+    """Version of an installed distribution; None if it is not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -22,7 +22,7 @@ _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 def _not_for_literals(dispatcher):
-    """Treat literal arguments, as 0 or True, by their type; numba would compile once per literal value."""
+    """Make numba treat literal arguments (0, True) by their type, instead of compiling once per literal value."""
 
     def get_call_template(args, kws):
         args, kws = [types.unliteral(arg) for arg in args], {key: types.unliteral(arg) for key, arg in kws.items()}
@@ -44,7 +44,7 @@ def _called_by_kernels(**options):
             raise TypeError(f"{function.__name__}: called from Python, expected a call from a compiled function")
 
         dispatcher = numba.njit(**_OPTIONS, **options, no_cpython_wrapper=True, pipeline_class=PartCompiler)(function)
-        # Without these two a call from Python would jump into the omitted wrapper.
+        # Without these two assignments a call from Python would jump into the omitted wrapper.
         dispatcher._insert = lambda *entry, **kwargs: None
         dispatcher._compile_for_args = refuse
         return _not_for_literals(dispatcher)
@@ -73,7 +73,7 @@ addition are fused."""
 
 
 def _kept_on_disk(decorate, function):
-    """Decorate with numba's cache folder set to ours; numba reads this setting only while decorating."""
+    """Decorate a function so that numba caches it in our cache folder; numba reads that setting while decorating."""
     saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(versioned_cache_folder("kernels", function.__module__))
     try:
         decorated = decorate(function)

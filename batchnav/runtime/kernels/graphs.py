@@ -1,8 +1,8 @@
 """CUDA graphs: a fixed sequence of kernels, recorded once and replayed with one launch.
 
-A graph records kernels with their arguments: tensor addresses and numbers. So the work must use tensors at fixed
-addresses, and values that change between calls (a learning rate, a counter, indices of environments) must be in
-tensors. The work must not synchronise with the device or use torch's random generators.
+A graph records kernels with their arguments: tensor addresses and numbers. The recorded function must therefore use
+tensors at fixed addresses, and values that change between calls (a learning rate, a counter, indices of environments)
+must be in tensors. It must not synchronise with the device or use torch's random generators.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from batchnav.runtime.garbage_collection import collection_paused
 T = TypeVar("T")
 
 WARM_UPS = 2
-"""Calls before the recording; they compile kernels, initialise libraries and allocate workspaces."""
+"""Number of calls before the recording; they compile kernels, initialise libraries and allocate workspaces."""
 
 
 class Graphs:
@@ -47,6 +47,8 @@ class Graphs:
 
 
 class _Replayed:
+    """A function with its graph: warm-up calls, then a recording, then replays."""
+
     def __init__(self, work: Callable[[], T], stream: torch.cuda.Stream, pool):
         self._work, self._stream, self._pool = work, stream, pool
         self._calls, self._graph, self._result = 0, None, None

@@ -1,4 +1,4 @@
-"""Vector loads and stores and other instructions without a numba function, for CPU and CUDA unless noted otherwise."""
+"""Vector loads and stores and other instructions that numba lacks. For CPU and CUDA unless noted otherwise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numba.np.numpy_support import from_dtype
 
 
 def instruction(plain):
-    """Decorator of an intrinsic. `plain` replaces it with NUMBA_DISABLE_JIT=1: Python checks the indices."""
+    """Decorator of an intrinsic. `plain`: Python function in its place if NUMBA_DISABLE_JIT=1, which checks indices."""
     return (lambda _: plain) if config.DISABLE_JIT else intrinsic
 
 
@@ -81,7 +81,7 @@ def load4(typingctx, array, row, column):
 def prefetch(typingctx, array, row, column):
     """Prefetch the cache line of `array[row, column]` on the CPU. The row need not exist.
 
-    Same requirements for `array` and `column` as `load4`.
+    Requirements on `array` and `column` are those of `load4`.
     """
     if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):
         return None
@@ -106,7 +106,7 @@ GROUP = 16
 def load_columns(typingctx, array, rows, first, column, out):
     """`out[c][k] = array[rows[k], column + c]` for k from `first` to `first + GROUP - 1` and c from 0 to 3. CPU only.
 
-    Same requirements for `array` as `load4`; `out` is a tuple of four arrays. It loads four numbers at once and
+    Requirements on `array` are those of `load4`; `out` is a tuple of four arrays. It loads four numbers at once and
     transposes them in registers.
     """
     if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):
@@ -159,7 +159,7 @@ def thread_array(size, dtype):
     """Device function that returns an uninitialised thread-local array of `size` four-byte numbers.
 
     numba's `cuda.local.array` is zero-initialised, which is expensive in short threads. On the CPU the compiler knows
-    that no other pointer refers to the array, so it can move other loads across stores to it.
+    that no other pointer refers to the array, so it can move loads of other memory across stores to it.
     """
     element = from_dtype(np.dtype(dtype))
     kind = types.Array(element, 1, "C")

@@ -30,7 +30,7 @@ def launch(kernel, num_threads: int, *args: Any, block: int = 128) -> None:
 
 
 def _configured(kernel, *configuration: Any):
-    """`kernel[configuration]` without numba's warning about fewer than 128 blocks, which are intended here."""
+    """`kernel[configuration]` without numba's warning about few blocks: small launches are intended."""
     settings: Any = numba.config
     saved, settings.CUDA_LOW_OCCUPANCY_WARNINGS = settings.CUDA_LOW_OCCUPANCY_WARNINGS, 0
     try:
@@ -115,7 +115,7 @@ class BoundKernel:
 
 
 def _device_of(args: tuple) -> int:
-    """Number of the device that holds the arrays, read from the first array."""
+    """Index of the CUDA device that holds the arrays, read from the first array."""
     return next(_arrays(args)).gpu_data.context.device.id
 
 

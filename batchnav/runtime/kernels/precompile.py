@@ -25,16 +25,17 @@ ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS = (
     "batchnav.scene.precompile",
     "batchnav.agents.precompile",
 )
-"""Programs: the step of an environment; the second half of building a scene; the step of the shortest-path follower."""
+"""Modules to run: the step of an environment; the later part of building a scene; the step of the shortest-path
+follower."""
 _RUN = """
 import json, runpy, sys
 sys.path, programs = json.loads(sys.argv.pop(1)), json.loads(sys.argv.pop(1))
 for program in programs:
     runpy.run_module(program, run_name="__main__", alter_sys=True)
 """
-"""Program of a background process; it imports from the same path as this process, not from the current folder."""
+"""Code of a background process. It imports from the `sys.path` of this process, not from the current folder."""
 _started: dict[str, subprocess.Popen] = {}
-"""Processes by program."""
+"""Background processes by program."""
 
 
 def precompile(*programs: str, env_config: Mapping[str, Any] | None = None) -> None:

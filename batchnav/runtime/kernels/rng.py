@@ -1,4 +1,4 @@
-"""Counter-based random numbers: the key (seed, environment, episode, draw) determines them on every device.
+"""Counter-based random numbers: the key (seed, environment, episode, index) determines them on every device.
 
 Philox 4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). The generator has no state:
 results do not depend on the order of threads, and a run resumes from its episode counters.
@@ -31,11 +31,14 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 @inline_function
-def uniform4(seed, environment, episode, draw):
-    """Four float32 in [0, 1) with 24 random bits each. `seed` is an int64, the counters are integers below 2**32."""
+def uniform4(seed, environment, episode, index):
+    """Four float32 in [0, 1) with 24 random bits each.
+
+    `seed` is an int64. The others are integers below 2**32; `index` counts the calls for one episode.
+    """
     bits = np.uint64(seed)
     a, b, c, d = philox(
-        np.uint32(environment), np.uint32(episode), np.uint32(draw), np.uint32(0),
+        np.uint32(environment), np.uint32(episode), np.uint32(index), np.uint32(0),
         np.uint32(bits & np.uint64(0xFFFFFFFF)), np.uint32(bits >> np.uint64(32)),
     )  # fmt: skip
     return _unit(a), _unit(b), _unit(c), _unit(d)
@@ -43,4 +46,5 @@ def uniform4(seed, environment, episode, draw):
 
 @inline_function
 def _unit(bits):
+    """A float32 in [0, 1) from 32 random bits."""
     return np.float32(np.uint32(bits >> np.uint32(8))) * _TO_UNIT

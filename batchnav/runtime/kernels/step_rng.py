@@ -1,7 +1,7 @@
 """Random numbers of the steps of an episode: uniform numbers, and the normal quantile for noise.
 
-The key (seed, environment, episode, step, stream, place) determines the numbers on every device, for any order of
-threads.
+The key (seed, environment, episode, step, stream, index) determines the numbers on every device, for any order of
+threads. A stream is a purpose, such as depth noise; the index counts within it, for example pixels.
 """
 
 import math
@@ -11,10 +11,10 @@ import numpy as np
 from batchnav.runtime.kernels.decorators import device_function, inline_function
 from batchnav.runtime.kernels.rng import philox
 
-MAX_PLACES = 1 << 20
-"""Largest number of places per stream: the pixels of an image of 1024 x 1024."""
+MAX_INDICES = 1 << 20
+"""Number of indices per stream: the pixels of an image of 1024 x 1024."""
 CAMERA, ACTUATION, DEPTH, RGB = range(4)
-"""Streams. Place k + 1 of CAMERA gives the random parameters of camera k (place 0 is used by `rng.uniform4`). The noise
+"""Streams. Index k + 1 of CAMERA gives the random parameters of camera k; index 0 is used by `rng.uniform4`. The noise
 streams of camera k are DEPTH + 2 k and RGB + 2 k."""
 _LOW, _STEP = np.float32(0.5), np.float32(2.0**-23)
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
@@ -29,11 +29,14 @@ _TAIL = np.float32(1.6)
 
 
 @inline_function
-def step_uniforms(seed, environment, episode, step, stream, place):
-    """Four float32 in (0, 1), each an odd multiple of 2^-24. Counters are integers below 2^32."""
+def step_uniforms(seed, environment, episode, step, stream, index):
+    """Four float32 in (0, 1), each an odd multiple of 2^-24.
+
+    Counters are integers below 2^32; `index` is below MAX_INDICES.
+    """
     bits = np.uint64(seed)
     a, b, c, d = philox(
-        np.uint32(environment), np.uint32(episode), np.uint32(step), np.uint32(stream * MAX_PLACES + place),
+        np.uint32(environment), np.uint32(episode), np.uint32(step), np.uint32(stream * MAX_INDICES + index),
         np.uint32(bits & np.uint64(0xFFFFFFFF)), np.uint32(bits >> np.uint64(32)),
     )  # fmt: skip
     return _inside(a), _inside(b), _inside(c), _inside(d)
@@ -41,6 +44,7 @@ def step_uniforms(seed, environment, episode, step, stream, place):
 
 @inline_function
 def _inside(bits):
+    """A float32 in (0, 1) from 32 random bits."""
     return (np.float32(np.uint32(bits >> np.uint32(9))) + _LOW) * _STEP
 
 

@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from batchnav.runtime.kernels.intrinsics import instruction
 
 OVERLAP_CAPABILITY = (9, 0)
-"""Least compute capability (Hopper) for setting up the blocks of a kernel while its predecessor ends."""
+"""Lowest compute capability (Hopper) at which a kernel's blocks can be set up while its predecessor ends."""
 
 
 def _plain_atomic_min(array, row, column, value):
@@ -35,6 +35,7 @@ def _plain_atomic_or(array, row, column, value):
 
 
 def _lesser(builder, a, b):
+    """LLVM IR of the minimum of two signed integers."""
     return builder.select(builder.icmp_signed("<", a, b), a, b)
 
 
@@ -58,6 +59,7 @@ def sync_lanes(typingctx):
 
 
 _CHANGES = {"min": _lesser, "add": ir.IRBuilder.add, "or": ir.IRBuilder.or_}
+"""Builders of the operations' results in LLVM IR, by LLVM's name of the operation."""
 
 
 def _atomic(operation):

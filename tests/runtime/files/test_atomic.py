@@ -19,7 +19,7 @@ def test_unwritable_folders_are_detected_before_writing(tmp_path, monkeypatch):
         with pytest.raises(CheckpointError, match=rf"{place}: found a file at {tmp_path}/file, expected a folder"):
             check_writable(place, CheckpointError)
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
-    with pytest.raises(CheckpointError, match=rf"new: cannot be written .nothing may be made in {tmp_path}"):
+    with pytest.raises(CheckpointError, match=rf"new: cannot be written .no permission to write in {tmp_path}"):
         check_writable(tmp_path / "new", CheckpointError)
     assert not (tmp_path / "new").exists()
 
