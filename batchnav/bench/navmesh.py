@@ -2,7 +2,7 @@
 
     batchnav bench navmesh --device cuda
 
-Older results are of these scenes: `--scenes ../shared/oracle/house_r4.ply
+Older results used `--scenes ../shared/oracle/house_r4.ply
 ../shared/scenes/country_kitchen/country_kitchen.glb ../shared/oracle/aws_small_house.glb`.
 
 Queries are batched: geodesic distances between random points of the largest island, and steps of 0.25 m from such

@@ -5,9 +5,9 @@
     batchnav bench render --renderers raycast --sensors depth rgb+depth --scenes house.glb --no-peers
 
 Views are sampled from each scene's navigable space with any heading. All renderers render the same views. Repetitions
-of different renderers alternate, so that a change of clock or load affects all of them. With this project's renderers,
-agents turn by 10 degrees between calls: a renderer may reuse the visibility of the last frame, but not its image. The
-time of each rendering stage is measured separately, with a synchronisation after each stage.
+of different renderers alternate, so that a change of clock or load affects all of them. With the renderers of this
+project, agents turn by 10 degrees between calls: a renderer may reuse the visibility of the last frame, but not its
+image. The time of each rendering stage is measured separately, with a synchronisation after each stage.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def turning(
         for name, sensor in (sensors or {}).items()
     }
 
-    def draw():
+    def run():
         seen.heading.add_(TURN)
         if not out:
             renderer.render(*seen.poses)
@@ -199,7 +199,7 @@ def turning(
         for name, sensor in sensors.items():
             sensor.write(frame, out[name])
 
-    return draw
+    return run
 
 
 def peers(bank: SceneBank) -> Peers:
@@ -235,11 +235,11 @@ def embree(scene: Scene) -> Aim:
             for p, h in zip(position, heading, strict=True)
         ]
 
-        def draw():
+        def run():
             for origins, directions in rays:
                 tree.run(origins, directions, query="DISTANCE")
 
-        return draw
+        return run
 
     return aim
 

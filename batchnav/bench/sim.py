@@ -5,8 +5,8 @@
 
 On CUDA the steps are captured in one graph and replayed, since launches from Python would measure the host. Actions:
 "all" samples the four actions, so a quarter of the steps end an episode; "moving" leaves out stop, as in training,
-where episodes last hundreds of steps; "forward" also leaves out turns, after which no distance is searched for without
-actuation noise. Measurements of several noise multipliers alternate.
+where episodes last hundreds of steps; "forward" also leaves out turns, after which only actuation noise requires a
+geodesic search. Measurements of several noise multipliers alternate.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from batchnav.sim.simulator import Simulator
 from batchnav.tasks import TASKS
 
 WARM_UP = 100
-"""Steps before timing: kernels compile, and episodes fall out of step with each other."""
+"""Steps before timing: kernels compile, and the ends of episodes spread over time."""
 TIMED = 20
 """Last warm-up steps, from which the duration of a step is estimated."""
 LEAST_STEPS = 10
-"""Steps per repeat at least."""
+"""Minimum number of steps per repeat."""
 ACTIONS = {"all": (STOP, RIGHT + 1), "moving": (FORWARD, RIGHT + 1), "forward": (FORWARD, LEFT)}
 """Range of the sampled actions: the first, and the one after the last."""
 
@@ -107,13 +107,13 @@ def stepper(
     sim.reset()
     generator = torch.Generator(bank.device).manual_seed(0)
     shape = (WARM_UP + options.steps, num_envs)
-    drawn = torch.randint(*ACTIONS[actions], shape, generator=generator, device=bank.device)
+    sampled = torch.randint(*ACTIONS[actions], shape, generator=generator, device=bank.device)
     for t in range(WARM_UP):
         if t == WARM_UP - TIMED:
             sim.settle()
             _wait(bank.device)
             start = time.perf_counter()
-        sim.step(drawn[t])
+        sim.step(sampled[t])
     sim.settle()
     _wait(bank.device)
     per_step = (time.perf_counter() - start) / TIMED
@@ -121,7 +121,7 @@ def stepper(
 
     def run():
         for t in range(WARM_UP, WARM_UP + steps):
-            sim.step(drawn[t])
+            sim.step(sampled[t])
         sim.settle()
 
     return Graphs(bank.device, enabled=True).wrap(run), steps

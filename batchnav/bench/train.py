@@ -192,7 +192,7 @@ def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNa
 
 
 def make_policy(env: PointNavEnv, name: str, options: Options) -> ActorCritic:
-    """A policy that stops rarely.
+    """A policy whose stop action is rare.
 
     Learners with all numbers of environments share it, so that updates compile once; each starts from these weights.
     """
@@ -348,7 +348,7 @@ def plot(rows: list[dict], path) -> None:
     axes.set_ylabel("microseconds per frame")
     axes.set_title(f"{rows[0]['machine']}: frames/s, and share\nof the policy-only bound", fontsize=10)
     axes.margins(y=0.15)
-    figure.legend(loc="outside right upper", fontsize=8, frameon=False)  # not over bars
+    figure.legend(loc="outside right upper", fontsize=8, frameon=False)  # so that it covers no bar
     figure.savefig(path, dpi=120)
     plt.close(figure)
 

@@ -25,22 +25,23 @@ from batchnav.runtime.threads import num_threads
 from batchnav.training.config import TrainingConfig
 
 PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
+"""Packages that every machine needs."""
 
 CUDA_PACKAGES = ("numba-cuda", "cuda-bindings", "nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink")
 """Packages that compile kernels for a GPU. Conda and the system's toolkit may have them under other names."""
 MAX_MEASURED = 64
-"""Scenes measured for a prediction at most: making thousands of scenes takes minutes."""
+"""Maximum number of scenes measured for a prediction: generating thousands of scenes takes minutes."""
 
 
 class Finding(NamedTuple):
     """A line of the report."""
 
     what: str
-    """Thing that was examined."""
+    """Name of the examined part: a package, a device or a quantity."""
     found: str
     """Version, name or state that was found."""
     advice: str = ""
-    """Advice on installing a missing thing; empty where nothing is missing."""
+    """What to do about a missing part; empty where nothing is missing."""
 
 
 def examine() -> list[Finding]:
@@ -57,8 +58,8 @@ def examine() -> list[Finding]:
 def memory_findings(config: Path) -> list[Finding]:
     """Memory that `predict_memory` predicts for a training configuration, by part, on the configuration's device.
 
-    Of more than `MAX_MEASURED` scenes, that many are measured, evenly spaced over the list; each one stands for its
-    neighbours. The first line of the report then gives the error of the estimate.
+    If there are more than `MAX_MEASURED` scenes, that many are measured, evenly spaced over the list; each represents
+    its neighbours. The first line of the report then gives the error of the estimate.
     """
     run = load_config(config, TrainingConfig)
     device = resolve_device(run.device)

@@ -24,7 +24,7 @@ from batchnav.tasks import TASKS
 from batchnav.training.config import TrainingConfig
 
 META = torch.device("meta")
-"""PyTorch's device for tensors with shape and type but no data."""
+"""PyTorch's device for tensors with shape and dtype but no data."""
 COPIES_OF_WEIGHTS = 4
 """Weights, gradients, and the optimiser's two moments, all float32."""
 SAMPLE_STEPS = 2

@@ -12,7 +12,7 @@ from batchnav.view.topdown import BLUE, FOOT, PAPER, TopDownMap
 MAP_SIZE = 320
 """Longer side of a map, pixels."""
 STOREY = 0.5
-"""Vertical distance of a scene's maps, metres."""
+"""Vertical spacing of the maps of a scene, metres."""
 
 
 class FrameRenderer:
@@ -40,7 +40,7 @@ class FrameRenderer:
             spec: self.env.last_observation[spec.name].cpu().numpy() for spec in self.env.specs if len(spec.shape) == 3
         }
         return tuple(
-            self._beside([Image.fromarray(colour(values[i], spec)) for spec, values in seen.items()], self._map(i))
+            self._compose([Image.fromarray(colour(values[i], spec)) for spec, values in seen.items()], self._map(i))
             for i in range(self.env.num_envs)
         )
 
@@ -59,7 +59,7 @@ class FrameRenderer:
         plan.draw_start(self._paths[i][-1], float(bodies.heading[i]), BLUE)
         return plan
 
-    def _beside(self, views: list[Image.Image], plan: TopDownMap) -> np.ndarray:
+    def _compose(self, views: list[Image.Image], plan: TopDownMap) -> np.ndarray:
         """Images in a row with the map on the right. The size does not depend on the scene, as videos require."""
         side = MAP_SIZE + FOOT
         scaled = [

@@ -82,5 +82,6 @@ def quantiles(values: np.ndarray, text: str) -> dict[str, np.ndarray]:
 
 
 def _mean(played: Played, rows: np.ndarray, metric: Metric) -> Interval:
+    """Mean and interval of a metric over some episodes (row indices)."""
     episodes = {name: played.episodes[name][rows] for name in (metric.name, "scene")}
     return summarise(episodes, [metric])[metric.name]

@@ -1,4 +1,4 @@
-"""Learning curves of one or several runs as small SVG charts. They are cheap enough to render during training."""
+"""Learning curves of one or several runs as SVG charts, cheap enough to render during training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDTH, HEIGHT = 360, 200
 LEFT, RIGHT, TOP, BOTTOM = 46, 352, 8, 180
 """Edges of the plot area, SVG units."""
 TICKS = 5
-"""Maximum number of intervals on an axis; leaves room for labels of six characters."""
+"""Maximum number of intervals on an axis, so that labels of six characters fit."""
 MAX_POINTS = 400
 """Maximum number of points of a curve; longer curves are averaged over neighbours."""
 SMOOTHING = 25

@@ -24,10 +24,11 @@ PLAN_COLOURS = 48
 MAX_PICTURES = 160
 """Maximum number of images in a filmstrip; longer episodes are subsampled evenly."""
 STRIP_COLUMNS = 16
+"""Images per row of a filmstrip."""
 LARGEST_PICTURE = 128
 """Longer side of an image in a filmstrip, pixels; larger images are downscaled."""
 QUALITY = 85
-"""WebP quality of filmstrips."""
+"""WebP quality of filmstrips, 0 to 100."""
 SUBPIXELS = 16
 """Resolution of trajectories: units per pixel of the floor plan."""
 
@@ -41,7 +42,7 @@ class Plan(NamedTuple):
 
 
 class Plans:
-    """Floor plans of scenes. Each storey is drawn once, on first use; plans are numbered in that order."""
+    """Floor plans of scenes. Each storey is plotted once, on first use; plans are numbered in that order."""
 
     def __init__(self, scenes: Sequence[Scene]):
         self.scenes = scenes
@@ -64,16 +65,16 @@ class Plans:
         return [{"source": plan.source, "size": plan.map.size, "foot": FOOT} for plan in self.all]
 
 
-def packed_trajectory(plan: TopDownMap, walk: Trajectory) -> str:
+def packed_trajectory(plan: TopDownMap, trajectory: Trajectory) -> str:
     """A trajectory as base64 of little-endian int16 [S, 3]: column and row (1 / SUBPIXELS pixel), heading (degrees)."""
-    places = plan.to_pixels(walk.positions) * SUBPIXELS
-    degrees = np.rad2deg(walk.headings.astype(np.float64)) % 360.0
+    places = plan.to_pixels(trajectory.positions) * SUBPIXELS
+    degrees = np.rad2deg(trajectory.headings.astype(np.float64)) % 360.0
     numbers = np.concatenate([places, degrees[:, None]], axis=1).round()
     return base64.b64encode(numbers.clip(-32768, 32767).astype("<i2").tobytes()).decode()
 
 
 def places(plan: TopDownMap, points: np.ndarray) -> list[list[float]]:
-    """Points f32 [K, 3] in pixels of a floor plan."""
+    """Columns and rows [K, 2] on a floor plan, pixels, of points f32 [K, 3]."""
     return np.round(plan.to_pixels(points), 1).tolist()
 
 

@@ -40,6 +40,7 @@ class Row(NamedTuple):
     distance: float
     """Geodesic distance to the goal, metres; NaN for tasks without a goal."""
     detour: float
+    """Ratio of the geodesic distance to the straight-line distance; NaN for tasks without a goal."""
     scores: list[Score]
     """One score for each agent."""
 
@@ -60,7 +61,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         folder: created if missing.
         evaluation: the episodes and their scenes.
         agents: results by agent name; the report is about the first.
-        films: number of episodes with sensor images; failures come first.
+        films: number of episodes with sensor images; most of them are the first ones of the list, failures.
     """
     played = list(agents.values())
     task = TASKS[played[0].player.config.task_name]
@@ -70,12 +71,12 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
     text = render(
         "report/pages/report.html",
         title=f"{task.title}: {', '.join(agents)} on {evaluation.path.name}",
-        facts=_facts(evaluation, played), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
+        header=_header(evaluation, played), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
         metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
         table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in agents.items()},
         breakdowns=breakdowns(evaluation, played, metric), ends=bar_ends(metric, played),
         charts=_charts(agents, task.metric_specs),
-        trained=[name for name, each in agents.items() if _beside(each.player, "metrics.jsonl")],
+        trained=[name for name, each in agents.items() if _file_of_run(each.player, "metrics.jsonl")],
         configurations=_configurations(agents),
         rows=rows, total=len(evaluation.episodes), goals=has_goals(played[0]),
         succeeds=_success(task.metric_specs) is not None,
@@ -88,7 +89,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
 
 
 def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> list[Row]:
-    """At most MAX_LISTED episodes, ordered by the first agent's result: failures and low values first."""
+    """Rows of at most MAX_LISTED episodes, in order of the first agent's result: failures first, then low values."""
     success = _success(TASKS[played[0].player.config.task_name].metric_specs)
     known = properties(evaluation, played[0])
     first = played[0].episodes
@@ -120,7 +121,7 @@ def _page_data(evaluation: Evaluation, played: Sequence[Played], rows: Sequence[
 
 
 def to_film(count: int, films: int) -> list[int]:
-    """List positions of the episodes with sensor images: three quarters from the top, the others spread evenly."""
+    """Positions in the list of the episodes with sensor images: three quarters from the top, the rest spaced evenly."""
     worst = min(count, -(-3 * films // 4))
     spread = np.linspace(worst, count - 1, min(films, count) - worst).round().astype(int)
     return [*range(worst), *np.unique(spread).tolist()]
@@ -132,10 +133,10 @@ def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> li
     ranges = {name: config.depth for name in config.sensors if name.split("_")[-1] == "depth"}
     metres = {name: (depth.min_depth, depth.max_depth) for name, depth in ranges.items()}
     steps = [shown_steps(len(played.trajectories[i].headings)) for i in numbers]
-    walks = [
+    trajectories = [
         Trajectory(*(part[kept] for part in played.trajectories[i])) for i, kept in zip(numbers, steps, strict=True)
     ]
-    seen = evaluation.images_along(config, played.episodes["scene"][numbers], walks)
+    seen = evaluation.images_along(config, played.episodes["scene"][numbers], trajectories)
     return [
         {"every": int(kept[1]) if len(kept) > 1 else 1, "strips": strips(images, metres)}
         for kept, images in zip(steps, seen, strict=True)
@@ -143,14 +144,14 @@ def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> li
 
 
 def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Plans) -> dict[str, Any]:
-    """An episode for the page's script: its plan, goal, shortest path, and every agent's way."""
+    """An episode for the page's script: number of its floor plan, goal, shortest path, and all agents' paths."""
     scene = int(played[0].episodes["scene"][i])
     navmesh = evaluation.bank.scenes[scene].navmesh
     start = played[0].trajectories[i].positions[0]
     number = plans.number(scene, float(start[1]))
     plan = plans.all[number].map
     found: dict[str, Any] = {
-        "plan": number, "walks": [packed_trajectory(plan, each.trajectories[i]) for each in played], "films": {},
+        "plan": number, "paths": [packed_trajectory(plan, each.trajectories[i]) for each in played], "films": {},
         "goal": None, "shortest": [],
     }  # fmt: skip
     goals = np.array([goal.position for goal in evaluation.episodes[i].goals], np.float32).reshape(-1, 3)
@@ -164,16 +165,16 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
 
 
 def has_goals(played: Played) -> bool:
-    """True where the task has goals to reach, which its episode info tells."""
+    """True for tasks with goals: their episode info contains the start distance."""
     return "start_distance" in played.episodes
 
 
-def _facts(evaluation: Evaluation, played: Sequence[Played]) -> dict[str, str]:
+def _header(evaluation: Evaluation, played: Sequence[Played]) -> dict[str, str]:
     """Header of the report: command, commit, date, device and versions."""
-    facts = {**evaluation.describe(played[0].player), "command": command(), "commit": commit(), "date": now()}
-    facts["device"] = machine(evaluation.bank.device)
-    facts["versions"] = ", ".join(f"{name} {version}" for name, version in versions().items())
-    return facts
+    header = {**evaluation.describe(played[0].player), "command": command(), "commit": commit(), "date": now()}
+    header["device"] = machine(evaluation.bank.device)
+    header["versions"] = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return header
 
 
 def _configurations(agents: Mapping[str, Played]) -> dict[str, str]:
@@ -183,24 +184,24 @@ def _configurations(agents: Mapping[str, Played]) -> dict[str, str]:
         text = as_yaml(each.player.config)
         if text not in found.values():
             found[f"environment of {name}"] = text
-        trained = _beside(each.player, "config.yaml")
+        trained = _file_of_run(each.player, "config.yaml")
         if trained is not None:
             found[f"training of {name}"] = trained.read_text(encoding="utf-8")
     return found
 
 
 def _charts(agents: Mapping[str, Played], metrics: Sequence[Metric]) -> list[Chart]:
-    """Learning curves of the policies that lie in their run's folder. Other agents keep their place in the colours."""
+    """Learning curves of policies that are in their run's folder. Other agents have no curve but keep their colour."""
     runs, any_run = {}, False
     for name, each in agents.items():
-        path = _beside(each.player, "metrics.jsonl")
+        path = _file_of_run(each.player, "metrics.jsonl")
         any_run |= path is not None
         runs[name] = Rows(*load_metrics(path)) if path is not None else Rows([], [])
     own = {m.name: (m.low, m.high) for m in metrics if m.headline}
     return charts(runs, own) if any_run else []
 
 
-def _beside(player: Player, name: str) -> Path | None:
+def _file_of_run(player: Player, name: str) -> Path | None:
     """A file in the folder of a policy; None for other agents or if there is no such file."""
     if not isinstance(player, PolicyPlayer):
         return None

@@ -1,4 +1,4 @@
-"""The model card of a trained policy: results beside reference agents, learning curves, training configuration."""
+"""The model card of a trained policy: results, reference agents, learning curves and training configuration."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from batchnav.types import Metric
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#6B6B6B"
 PUBLISHED = {
     "DD-PPO, depth, 2.5e9 frames (Gibson val)": 0.956,
-    "97% of it, the paper's single GPU": 0.97 * 0.956,
+    "BPS, one GPU, 97% of DD-PPO": 0.97 * 0.956,
     "blind LSTM (Gibson val)": 0.729,
 }
-"""Published SPL on Gibson val: DD-PPO (Wijmans et al. 2020), and 97% of it (Shacklett et al. 2021, one GPU)."""
+"""Published SPL on Gibson val: DD-PPO and a blind agent (Wijmans et al. 2020); BPS, which reports 97% of DD-PPO's
+result with one GPU (Shacklett et al. 2021)."""
 
 
 EPISODE_TITLES = {
@@ -40,7 +41,7 @@ SENSORS = {"rgb": "colour", "semantic": "categories"}
 """Display names of sensors whose names do not describe what they show."""
 AGENTS = {
     "blind agent": "The blind agent has the same sensors but its policy reads no images.",
-    "greedy agent": "The greedy agent walks straight towards the goal.",
+    "greedy agent": "The greedy agent moves straight towards the goal.",
 }
 """Descriptions of the agents that a card compares with."""
 
@@ -95,7 +96,7 @@ def write_model_card(
         scenes=" and ".join([number_of(scenes.houses, "procedural house"), *scenes.sources]), played_on=played_on,
         commit=commit, table=_table(results, metrics), config=trained.text.strip(), encoder=policy.encoder,
         layers=policy.lstm_layers, height=camera.height, width=camera.width, seen=_sensors(trained),
-        played=f" {played}." if played else "", agents=" ".join(agents), knows=_inputs(trained.env),
+        played=f" {played}." if played else "", agents=" ".join(agents), inputs=_inputs(trained.env),
     )  # fmt: skip
     with replacing(folder / "README.md", BatchnavError) as part:
         part.write_text(text, encoding="utf-8")
@@ -140,19 +141,19 @@ def _sensors(trained: Trained) -> str:
 
 def _inputs(env: NavConfig) -> str:
     """Goal sensor, actions and camera of an environment, for a sentence."""
-    body, knows = env.body, []
+    body, found = env.body, []
     if isinstance(env.task, PointNavConfig):
-        knows.append("exact GPS and compass" if env.task.gps_compass else "the goal position at the start only")
+        found.append("exact GPS and compass" if env.task.gps_compass else "the goal position at the start only")
     if body.is_discrete:
         exact = "exact " if body.actuation_noise == 0.0 else ""
-        knows.append(f"{exact}steps of {body.forward_step:g} m and turns of {body.turn_angle_deg:g} degrees")
+        found.append(f"{exact}steps of {body.forward_step:g} m and turns of {body.turn_angle_deg:g} degrees")
     else:
-        knows.append("linear and angular velocity commands")
+        found.append("linear and angular velocity commands")
     depth = f"depth to {env.depth.max_depth:g} m " if "depth" in env.sensors else "images "
-    knows.append(f"{depth}from {_ends(env.camera.camera_height_range, env.camera.camera_height)} m above the floor")
+    found.append(f"{depth}from {_ends(env.camera.camera_height_range, env.camera.camera_height)} m above the floor")
     if env.camera.hfov_range_deg:
-        knows.append(f"fields of view of {_ends(env.camera.hfov_range_deg, env.camera.hfov_deg)} degrees")
-    return ", ".join(knows)
+        found.append(f"fields of view of {_ends(env.camera.hfov_range_deg, env.camera.hfov_deg)} degrees")
+    return ", ".join(found)
 
 
 def _ends(ends: Sequence[float], usual: float) -> str:
@@ -184,15 +185,15 @@ The weights are stored and evaluated in bfloat16 (commit {commit}):
     policy = batchnav.load_policy("{path}/policy.safetensors", device="cuda")
 
 Means with 95% intervals: over episodes (independent), and after the semicolon over scenes (bootstrap). Every episode of
-a file is played once with sampled actions, on {played_on}. None of the scenes is a training scene.{played}
+a file is played once with sampled actions, on {played_on}. No scene is a training scene.{played}
 
 {table}
 
 ![SPL against frames and hours](curves.png)
 
-{agents} Published values are for other scenes (Gibson) and agents trained there.
+{agents} Published values are for other scenes (Gibson) and for agents trained on Gibson.
 
-Inputs and actions: {knows}. Other noise, step sizes and cameras were not evaluated.
+Inputs and actions: {inputs}. Other noise, step sizes and cameras were not evaluated.
 
 Training configuration:
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 FIRST_SECONDS, REFRESH_SECONDS = 5.0, 20.0
 """Seconds until a run's page is first written, and the minimum between two later writes."""
 SHARE = 0.001
-"""Maximum share of the training time spent on writing the page."""
+"""Maximum fraction of the training time that is spent on writing the page."""
 
 
 @functools.cache
@@ -65,14 +65,14 @@ class RunPage:
     Args:
         path: the file to write.
         config: the run's configuration, a dataclass.
-        rows: curves up to now.
+        rows: curves of the run so far.
         metrics: (low, high) of the task's headline metrics, by name.
     """
 
     def __init__(self, path: Path, config: Any, rows: Rows, metrics: Mapping[str, tuple[float, float]]):
         self.path, self.config, self.metrics = path, config, metrics
         self.rows = Rows([self._of_charts(row) for row in rows.training], list(rows.evaluations))
-        self._facts = {"command": command(), "commit": commit(), "started": now()}
+        self._header = {"command": command(), "commit": commit(), "started": now()}
         self._due = time.monotonic() + FIRST_SECONDS
 
     def add(self, row: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ class RunPage:
         done = self.rows.training[-1]["frames"] if self.rows.training else 0
         text = render(
             "report/pages/run.html", title=self.path.absolute().parent.name, running=running, done=done, total=total,
-            refresh=round(REFRESH_SECONDS), written=now(), left=self._left(done, total), facts=self._facts,
+            refresh=round(REFRESH_SECONDS), written=now(), left=self._left(done, total), header=self._header,
             charts=charts({"": self.rows}, self.metrics), colours=COLOURS, config=as_yaml(self.config),
         )  # fmt: skip
         try:
@@ -108,5 +108,5 @@ class RunPage:
         return (total - done) * len(last) / sum(last) / 60.0 if last else 0.0
 
     def _of_charts(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The values of a row that charts need; the others would take memory for thousands of rows."""
+        """The values of a row that charts plot; thousands of complete rows would take too much memory."""
         return {key: row[key] for key in ("frames", *self.metrics, *LEARNING) if key in row}

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = (ROOT if (ROOT / "pyproject.toml").is_file() else Path()) / "eval" / "results"
 """Folder of the result files: in the checkout, or below the current folder for an installed package."""
 COMMIT_FILE = ".commit"
+"""File with the commit's hash, in copies of the tree without a repository (`commit`)."""
 PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
 STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 """Style of terminal tables: narrow, so that many columns fit."""
@@ -65,7 +66,7 @@ def append_rows(name: str, rows: list[dict]) -> None:
 
 
 def rows_of(name: str) -> list[dict]:
-    """The newest row for each (machine, metric, parameters) in eval/results/NAME.jsonl, in file order.
+    """The latest row for each (machine, metric, parameters) in eval/results/NAME.jsonl, in file order.
 
     The checkpoint's folder is not part of the key. Older rows get the current names of parameters
     (RENAMED) and the default of those that they lack (LATER).

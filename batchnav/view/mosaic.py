@@ -10,8 +10,8 @@ from PIL import Image
 from batchnav.errors import ArgumentError
 from batchnav.types import Spec
 
-# Viridis by Nathaniel Smith and Stefan van der Walt (CC0) at even steps: even in lightness, so that it reads the same
-# to colour-blind eyes and in grey.
+# Viridis (Nathaniel Smith and Stefan van der Walt, CC0), sampled at even steps. It is perceptually uniform and suitable
+# for colour-blind readers and greyscale.
 _VIRIDIS = np.array([
     (68, 1, 84), (71, 45, 123), (59, 82, 139), (44, 114, 142), (33, 145, 140),
     (40, 174, 128), (94, 201, 98), (173, 220, 48), (253, 231, 37),
@@ -23,7 +23,7 @@ HOLE = (20, 20, 20)
 def colour_depth(depth: np.ndarray, far: float = 1.0) -> np.ndarray:
     """Depth f32 [..., H, W], yellow near and purple at `far` and beyond, holes dark -> u8 [..., H, W, 3]."""
     depth = np.asarray(depth, np.float32)
-    # The square root gives the near range, where things are, most of the colours.
+    # The square root gives most colours to the near range, where most surfaces are.
     nearness = 1.0 - np.sqrt(np.clip(np.nan_to_num(depth) / far, 0.0, 1.0))
     steps = np.linspace(0.0, 1.0, len(_VIRIDIS))
     colours = np.stack([np.interp(nearness, steps, channel) for channel in _VIRIDIS.T], axis=-1)
@@ -40,7 +40,7 @@ def colour(values: np.ndarray, spec: Spec) -> np.ndarray:
     if values.shape[-3] == 1:
         return colour_depth(values[..., 0, :, :], spec.high)
     if values.shape[-3] != 3:
-        raise ArgumentError(f"{spec.name}: found {values.shape[-3]} channels, expected 1 or 3 to make a picture")
+        raise ArgumentError(f"{spec.name}: found {values.shape[-3]} channels, expected 1 (depth or ids) or 3 (colour)")
     share = (values.astype(np.float32) - spec.low) / (spec.high - spec.low)
     return np.round(255 * np.moveaxis(np.clip(share, 0.0, 1.0), -3, -1)).astype(np.uint8)
 

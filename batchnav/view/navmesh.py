@@ -14,7 +14,7 @@ from batchnav.view.topdown import FLOOR_BAND, navigable_triangles
 CLEARANCE = 2.0
 """Upper end of the clearance colour scale, metres; Habitat's default search radius."""
 CELLS = 400
-"""Number of sample points along the longer side."""
+"""Number of grid points along the longer side."""
 MAX_NAMED = 6
 """Maximum number of islands in the legend, by decreasing area."""
 
@@ -46,7 +46,7 @@ def draw_navmesh(
     triangles, islands = navigable_triangles(navmesh)
     areas = island_areas(navmesh)
     if not len(areas):
-        raise ArgumentError("navmesh: found no walkable polygon, expected something to draw")
+        raise ArgumentError("navmesh: found no walkable polygon, expected at least one")
     if height is None:
         height = float(np.median(triangles[islands == areas.argmax(), :, 1]))
     points, island, clearance = _grid(navmesh, triangles, height)

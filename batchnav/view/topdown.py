@@ -14,15 +14,15 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.types import TriangleMesh
 
 BLUE, ORANGE, GREEN, PURPLE = (0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167)
-"""Okabe and Ito's colours, which colour-blind eyes tell apart."""
+"""Colours of the palette of Okabe and Ito, which is safe for colour-blind readers."""
 PAPER, INK = (255, 255, 255), (45, 45, 45)
 FLOOR, OTHER_ISLAND = (219, 234, 245), (250, 232, 200)
 """Colours of the main island and of other islands."""
-LOW_THING, HIGH_THING = np.array([196, 196, 196]), np.array([150, 150, 150])
+LOWEST, HIGHEST = np.array([196, 196, 196]), np.array([150, 150, 150])
 """Colours of the lowest and the highest furniture."""
 
 OVERSAMPLING = 3
-"""Antialiasing: maps are drawn larger by this factor and reduced."""
+"""Antialiasing: maps are drawn larger by this factor, then downscaled."""
 FOOT = 22
 """Rows of pixels for the scale bar below the plan."""
 FLOOR_BAND = 1.2
@@ -126,7 +126,7 @@ class TopDownMap:
         self._draw.line([*corners, corners[0]], fill=PAPER, width=OVERSAMPLING)
 
     def draw_goal(self, point: np.ndarray, radius: float = 0.2, colour: tuple = ORANGE) -> None:
-        """A bull's eye; its ring is the success radius in metres, or as small as can be seen."""
+        """Draw a goal: a dot in a ring with the success radius in metres, at least 7 pixels."""
         x, y = self.to_pixels(point) * OVERSAMPLING
         ring = max(radius * self.pixels_per_metre, 7.0) * OVERSAMPLING
         dot = 3.0 * OVERSAMPLING
@@ -134,7 +134,7 @@ class TopDownMap:
         self._draw.ellipse([x - dot, y - dot, x + dot, y + dot], fill=colour)
 
     def draw_scale_bar(self) -> None:
-        """A bar of a round number of metres at the lower left."""
+        """Draw a scale bar of a round number of metres at the lower left."""
         fitting = [m for m in (0.5, 1, 2, 5, 10, 20, 50, 100) if m * self.pixels_per_metre <= 0.3 * self.size[0]]
         metres = fitting[-1] if fitting else 0.5
         x, y = 10 * OVERSAMPLING, (self.size[1] - 10) * OVERSAMPLING
@@ -148,7 +148,7 @@ class TopDownMap:
         return (self.to_pixels(points) * OVERSAMPLING).reshape(len(points), 2 * points.shape[1]).tolist()
 
     def _draw_mesh(self, mesh: TriangleMesh, height: float) -> None:
-        """Furniture as upward faces, low ones first, then the walls where they are cut."""
+        """Draw furniture as its upward faces, low ones first, then the cut through the walls."""
         corners = mesh.vertices[mesh.faces].astype(np.float32)
         normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
         level = corners[:, :, 1].mean(1) - height
@@ -156,7 +156,7 @@ class TopDownMap:
         things = flat & (level > FURNITURE_BAND[0]) & (level < FURNITURE_BAND[1])
         order = np.flatnonzero(things)[np.argsort(level[things], kind="stable")]
         share = (level[order, None] - FURNITURE_BAND[0]) / (FURNITURE_BAND[1] - FURNITURE_BAND[0])
-        shades = (LOW_THING + share * (HIGH_THING - LOW_THING)).astype(int).tolist()
+        shades = (LOWEST + share * (HIGHEST - LOWEST)).astype(int).tolist()
         for points, shade in zip(self._flat(corners[order]), shades, strict=True):
             self._draw.polygon(points, fill=tuple(shade))
         for points in self._flat(slice_mesh(corners, height + WALL_CUT)):
@@ -192,7 +192,7 @@ def _largest(triangles: np.ndarray, islands: np.ndarray, height: float | None) -
     if height is not None:
         usable &= np.abs(triangles[:, :, 1].mean(1) - height) <= FLOOR_BAND
     if not usable.any():
-        raise ArgumentError(f"height: found {height}, expected one at which the navmesh has navigable area")
+        raise ArgumentError(f"height: found {height}, expected a height with navigable area")
     return int(np.bincount(islands[usable], area[usable]).argmax())
 
 

@@ -72,7 +72,7 @@ def test_the_page_stands_alone(page):
 
 
 def test_agents_stand_side_by_side(page, played):
-    head = page[page.index('class="cards"') : page.index("Where SPL comes from")]
+    head = page[page.index('class="cards"') : page.index("SPL by episode property")]
     assert head.index("forward") < head.index("random")
     assert f"<b>{played[0].overall['success'].mean:.3f}</b>" in head
     for name in ("geodesic distance to the goal", "detour: geodesic over straight line", "scene"):
@@ -93,7 +93,7 @@ def test_ways_and_pictures_are_those_that_were_played(evaluation, played, page):
     order = [row.number for row in listed(evaluation, played, compared_by(METRIC_SPECS))]
     assert len(data["plans"]) == 2
     for number, episode in zip(order, data["episodes"], strict=True):
-        for each, text in zip(played, episode["walks"], strict=True):
+        for each, text in zip(played, episode["paths"], strict=True):
             way = np.frombuffer(base64.b64decode(text), "<i2").reshape(-1, 3)
             walk = each.trajectories[number]
             assert len(way) == len(walk.headings) == each.episodes["steps"][number]

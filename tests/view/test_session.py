@@ -35,7 +35,7 @@ def session(bank):
 def test_an_episode_is_played_once_by_each_agent(session):
     track = session.track("forward")
     assert track is session.track("forward") and track.metrics["success"] == 1.0
-    assert len(track.walk.actions) == track.metrics["steps"] and track.walk.actions[-1] == STOP
+    assert len(track.trajectory.actions) == track.metrics["steps"] and track.trajectory.actions[-1] == STOP
     session.pick(1)
     assert session.track("forward").metrics["path_length"] > track.metrics["path_length"]
     session.pick(4)
@@ -54,7 +54,7 @@ def test_the_next_failure_is_found(session):
 def test_looking_for_a_failure_in_vain_leaves_the_driver_be(session):
     session.driver.step(FORWARD)
     assert not session.next_failure("forward")
-    assert session.track(YOU).walk.actions.tolist() == [FORWARD, STOP]
+    assert session.track(YOU).trajectory.actions.tolist() == [FORWARD, STOP]
 
 
 def test_the_goals_of_starts_are_not_shown(bank):
@@ -65,9 +65,9 @@ def test_the_goals_of_starts_are_not_shown(bank):
 
 def test_a_person_drives(session):
     driver = session.driver
-    start = driver.track.walk.positions[-1]
+    start = driver.track.trajectory.positions[-1]
     driver.step(FORWARD)
-    moved = driver.track.walk.positions[-1] - start
+    moved = driver.track.trajectory.positions[-1] - start
     assert moved[[0, 2]] == pytest.approx([0.0, -0.25], abs=1e-4)
     driver.step(LEFT)
     walk, metrics = session.track(YOU)
@@ -76,15 +76,15 @@ def test_a_person_drives(session):
     driver.step(STOP)
     assert session.track(YOU).metrics["success"] == 0.0 and session.failed(YOU)
     driver.step(FORWARD)  # the episode has ended
-    assert session.track(YOU).walk.actions.tolist() == [FORWARD, LEFT, STOP]
+    assert session.track(YOU).trajectory.actions.tolist() == [FORWARD, LEFT, STOP]
     session.pick(0)
-    assert len(session.track(YOU).walk.headings) == 1
+    assert len(session.track(YOU).trajectory.headings) == 1
 
 
 def test_what_is_seen_and_the_map(session):
     seen = session.seen("forward", 3)
     assert seen["depth"].shape == (8, 12, 3) and seen["depth"].dtype == np.uint8
-    last = len(session.track("forward").walk.headings) - 1
+    last = len(session.track("forward").trajectory.headings) - 1
     np.testing.assert_array_equal(session.seen("forward", 1000)["depth"], session.seen("forward", last)["depth"])
     picture = np.asarray(session.plan(1000, {"forward": BLUE})).reshape(-1, 3)
     for colour in (BLUE, ORANGE):

@@ -50,7 +50,7 @@ def test_the_camera_stands_where_it_is_mounted(bank):  # noqa: F811
     )  # fmt: skip
     viewer.boxes[YOU].value = True
     viewer.show_episode()
-    walk = viewer.session.track(YOU).walk
+    walk = viewer.session.track(YOU).trajectory
     camera = viewer.server.scene._handle_from_node_name[f"/agents/{YOU}/camera"]
     viewer.server.stop()
     ahead = np.array([-np.sin(walk.headings[0]), 0.0, -np.cos(walk.headings[0])])

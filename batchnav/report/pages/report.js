@@ -2,7 +2,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const SUBPIXELS = 16;
 const get = id => document.getElementById(id);
 const body = get("list").tBodies[0], slider = get("step");
-let shown = null, ways = [], timer = null;
+let shown = null, paths = [], timer = null;
 
 // Text as HTML: agents are named after folders, whose names hold anything.
 function escaped(text) {
@@ -11,7 +11,7 @@ function escaped(text) {
   return element.innerHTML;
 }
 
-// A way is base64 of int16: column, row and heading of every step.
+// A path is base64 of int16 [steps, 3]: column and row in 1/SUBPIXELS pixel, heading in degrees.
 function unpack(text) {
   const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0)), view = new DataView(bytes.buffer);
   return Array.from({length: bytes.length / 6}, (_, k) =>
@@ -23,40 +23,40 @@ function show(row) {
   shown = row;
   row.classList.add("shown");
   const episode = data.episodes[row.dataset.row], plan = data.plans[episode.plan];
-  ways = episode.walks.map(unpack);
+  paths = episode.paths.map(unpack);
   const points = list => list.map(p => p[0] + "," + p[1]).join(" ");
   const goal = episode.goal && `<circle cx="${episode.goal[0]}" cy="${episode.goal[1]}" r="${episode.goal[2]}" fill="#fff" stroke="#D55E00"
     stroke-width="2"/><circle cx="${episode.goal[0]}" cy="${episode.goal[1]}" r="2.5" fill="#D55E00"/>`;
   get("map").setAttribute("viewBox", `0 0 ${plan.size[0]} ${plan.size[1]}`);
   get("map").innerHTML = `<image href="${plan.source}" width="${plan.size[0]}" height="${plan.size[1]}"/>` + (goal || "") +
-    `<polyline points="${points(episode.shortest)}" class="way" stroke="#D55E00" stroke-dasharray="6 5"/>` +
-    ways.map((_, a) => `<polyline class="way agent" stroke="${colours[a]}" opacity="${a ? .7 : 1}"/>`).reverse().join("") +
-    ways.map((_, a) => `<path class="arrow" d="M0 -10 L7 7 L0 3.5 L-7 7 Z" fill="${colours[a]}" stroke="#fff"/>`).reverse().join("");
+    `<polyline points="${points(episode.shortest)}" class="path" stroke="#D55E00" stroke-dasharray="6 5"/>` +
+    paths.map((_, a) => `<polyline class="path agent" stroke="${colours[a]}" opacity="${a ? .7 : 1}"/>`).reverse().join("") +
+    paths.map((_, a) => `<path class="arrow" d="M0 -10 L7 7 L0 3.5 L-7 7 Z" fill="${colours[a]}" stroke="#fff"/>`).reverse().join("");
   get("views").innerHTML = Object.entries(episode.films).map(([a, film]) => film.strips.map(s =>
     `<figure class="view"><svg viewBox="0 0 ${s.width} ${s.height}"><image href="${s.source}" data-agent="${a}" data-every="${film.every}"
       data-width="${s.width}" data-height="${s.height}" data-columns="${s.columns}" data-count="${s.count}"/></svg>` +
     (s.range ? `<div class="scale"><span>${s.range[0]} m</span><i></i><span>${s.range[1]} m</span></div>` : "") +
-    `<figcaption><small><span class="key" style="--colour: ${colours[a]}"></span>${s.sensor}, ${s.shape}${s.range ? "; dark: nothing is hit" : ""}</small></figcaption></figure>`
+    `<figcaption><small><span class="key" style="--colour: ${colours[a]}"></span>${s.sensor}, ${s.shape}${s.range ? "; dark: no surface" : ""}</small></figcaption></figure>`
   ).join("")).join("");
-  slider.max = Math.max(...ways.map(w => w.length)) - 1;
+  slider.max = Math.max(...paths.map(w => w.length)) - 1;
   slider.value = slider.max;
   draw();
 }
 
 function draw() {
   const step = +slider.value, n = names.length, cells = shown.cells, heads = get("list").tHead.rows[0].cells;
-  ways.forEach((way, a) => {
-    const k = Math.min(step, way.length - 1), [x, y, heading] = way[k];
-    get("map").querySelectorAll(".agent")[n - 1 - a].setAttribute("points", way.slice(0, k + 1).map(p => p[0] + "," + p[1]).join(" "));
+  paths.forEach((path, a) => {
+    const k = Math.min(step, path.length - 1), [x, y, heading] = path[k];
+    get("map").querySelectorAll(".agent")[n - 1 - a].setAttribute("points", path.slice(0, k + 1).map(p => p[0] + "," + p[1]).join(" "));
     get("map").querySelectorAll(".arrow")[n - 1 - a].setAttribute("transform", `translate(${x} ${y}) rotate(${-heading})`);
   });
   get("views").querySelectorAll("image").forEach(image => {
-    const d = image.dataset, k = Math.min(Math.floor(Math.min(step, ways[d.agent].length - 1) / d.every), d.count - 1);
+    const d = image.dataset, k = Math.min(Math.floor(Math.min(step, paths[d.agent].length - 1) / d.every), d.count - 1);
     image.setAttribute("x", -(k % d.columns) * d.width);
     image.setAttribute("y", -Math.floor(k / d.columns) * d.height);
   });
   get("caption").innerHTML = `<b>${cells[0].innerHTML}</b> in ${cells[1].innerHTML}, step ${step + 1} of ${+slider.max + 1}` +
-    names.map((name, a) => `<span class="key" style="--colour: ${colours[a]}">${escaped(heads[4 + a].textContent)}: ${cells[4 + a].innerHTML} in ${ways[a].length} steps</span>`).join("");
+    names.map((name, a) => `<span class="key" style="--colour: ${colours[a]}">${escaped(heads[4 + a].textContent)}: ${cells[4 + a].innerHTML} in ${paths[a].length} steps</span>`).join("");
 }
 
 function move(by) { slider.value = +slider.value + by; draw(); }

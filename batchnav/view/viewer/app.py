@@ -41,14 +41,15 @@ ISLANDS = ((0, 114, 178), (230, 159, 0), (204, 121, 167), (0, 158, 115))
 CUT = 2.0
 """Initial height above the start at which the mesh is cut off, metres."""
 LIFT = 0.04
-"""Offset of the navmesh above the floor, metres; lines have twice that, so that neither is hidden."""
+"""Offset of the navmesh above the floor, metres, so that the floor does not hide it; lines have twice that offset."""
 UP = np.array([0.0, 1.0, 0.0], np.float32)
+"""Unit vector upwards."""
 KEYS = {
     "forward": ("W", FORWARD), "left": ("A", LEFT), "right": ("D", RIGHT), "look up": ("R", LOOK_UP),
     "look down": ("F", LOOK_DOWN), "stop": ("X", STOP),
 }  # fmt: skip
 """Key and action of each driving command."""
-DRAWN = 20
+SAMPLED_EPISODES = 20
 """Number of sampled episodes per scene when no episode file is given."""
 SPEEDS = (2, 5, 10, 20, 40)
 """Playback speeds, steps per second."""
@@ -62,10 +63,10 @@ def open_session(
     renderer: str = "raycast",
     scenes_dir: Path = SCENES_DIR,
 ) -> Session:
-    """Load a session: scenes by id, with episodes from a file or sampled by the rules of Habitat's generator.
+    """Load a session: scenes by id, with episodes from a file or sampled as by Habitat's generator.
 
     Args:
-        scenes: scene ids (`data.scenes.find_scene`); with `episodes` they filter the file, and none keeps all.
+        scenes: scene ids (`data.scenes.find_scene`); with `episodes` they select episodes of the file; empty: all.
         episodes: an episode file.
         players: agents of one task and body, by name; without agents the viewer shows depth and colour.
         device: device that agents run on.
@@ -79,14 +80,16 @@ def open_session(
     if episodes is not None:
         found = [e for e in load_episodes(episodes) if not ids or e.scene_id in ids]
         if not found:
-            raise ArgumentError(f"{episodes}: found no episode in {', '.join(ids)}, expected some")
+            raise ArgumentError(f"{episodes}: found no episode in {', '.join(ids)}, expected scenes of this file")
         loaded = find_played(found, scenes_dir, config.body.navmesh, True)
         check_episodes(found, {scene.name: scene for scene in loaded})
     elif ids:
         loaded = find_scenes(ids, scenes_dir, config.body.navmesh)
-        found = [e for scene in loaded for e in generate_episodes(scene, DRAWN, seed=0)]
+        found = [e for scene in loaded for e in generate_episodes(scene, SAMPLED_EPISODES, seed=0)]
     else:
-        raise ArgumentError("view: found neither scenes nor --episodes, expected some, as house:7")
+        raise ArgumentError(
+            "view: found neither scenes nor --episodes, expected scene ids (such as house:7) or an episode file"
+        )
     fields = frozenset().union(*(needed_appearance(c) for c in (config, *(p.config for p in players.values()))))
     return Session(SceneBank.pack(loaded, device, fields), found, players, config, renderer)
 
@@ -140,7 +143,7 @@ class Viewer:
     @property
     def last_step(self) -> int:
         """Last step of the longest visible trajectory."""
-        return max((len(self.session.track(name).walk.headings) for name in self.shown), default=1) - 1
+        return max((len(self.session.track(name).trajectory.headings) for name in self.shown), default=1) - 1
 
     # The panel.
 
@@ -151,7 +154,7 @@ class Viewer:
             self.episode = gui.add_slider("number", 0, max(1, len(session.episodes) - 1), 1, 0)
             self.time = gui.add_slider("step", 0, 1, 1, 0)
             self.play = gui.add_button("Play")
-            self.hops = gui.add_button_group("steps", ("start", "back", "on", "end"))
+            self.hops = gui.add_button_group("steps", ("start", "back", "forward", "end"))
             self.speed = gui.add_dropdown("steps per second", tuple(map(str, SPEEDS)), initial_value="10")
             self.episodes = gui.add_button_group("episode", ("previous", "next", "next failure"))
         with gui.add_folder("Drive"):
@@ -168,14 +171,14 @@ class Viewer:
         self.views: dict[tuple[str, str], Any] = {}
         with gui.add_folder("Map"):
             self.map = gui.add_image(np.full((64, 64, 3), 255, np.uint8))
-        self._answer()
+        self._connect()
 
-    def _answer(self) -> None:
+    def _connect(self) -> None:
         """Connect the panel's controls to their handlers."""
         hops: dict[str, Callable[[], int]] = {
             "start": lambda: 0,
             "back": lambda: self.step - 1,
-            "on": lambda: self.step + 1,
+            "forward": lambda: self.step + 1,
             "end": lambda: self.last_step,
         }
         self.play.on_click(self._locked(lambda _: self.toggle()))
@@ -191,7 +194,7 @@ class Viewer:
             box.on_update(self._locked(lambda _: self.show_episode()))
 
     def _locked(self, answer: Callable[[Any], None]) -> Callable[[Any], None]:
-        """A handler under the lock. Updates by the program itself (no client) are ignored."""
+        """A handler that runs under the lock. Updates by the program itself, which have no client, are ignored."""
 
         def call(event: Any) -> None:
             if event.client is not None:
@@ -222,7 +225,7 @@ class Viewer:
         self.boxes[YOU].value = True
         self.session.driver.step(action)
         self.show_episode()
-        self.go_to(len(self.session.track(YOU).walk.headings) - 1)
+        self.go_to(len(self.session.track(YOU).trajectory.headings) - 1)
 
     def _drive_by_key(self, action: int, event: Any) -> None:
         self.drive(action)
@@ -255,8 +258,8 @@ class Viewer:
             self._show_scene(float(start[1]))
             for name in self.boxes:
                 shown = name in self.shown
-                points = session.track(name).walk.positions if shown else np.zeros((0, 3), np.float32)
-                self._line(f"/paths/{_plain(name)}", points, self.colours[name], 0.04)
+                points = session.track(name).trajectory.positions if shown else np.zeros((0, 3), np.float32)
+                self._line(f"/paths/{_scene_path(name)}", points, self.colours[name], 0.04)
             path = session.shortest_path if self.options["shortest path"].value else np.zeros((0, 3), np.float32)
             self._line("/paths/shortest", path, ORANGE, 0.03)
             if session.goal is not None:
@@ -314,17 +317,17 @@ class Viewer:
         session, lines = self.session, []
         for name in session.agents:
             if name not in self.shown:
-                self.server.scene.remove_by_name(f"/agents/{_plain(name)}")
+                self.server.scene.remove_by_name(f"/agents/{_scene_path(name)}")
                 continue
             track = session.track(name)
-            k = min(self.step, len(track.walk.headings) - 1)
+            k = min(self.step, len(track.trajectory.headings) - 1)
             images = session.seen(name, self.step)
-            self._show_agent(name, track.walk, k, next(iter(images.values()), None))
+            self._show_agent(name, track.trajectory, k, next(iter(images.values()), None))
             for sensor, image in images.items():
                 self._show_view((name, sensor), image)
-            ended = track.metrics and k == len(track.walk.headings) - 1
+            ended = track.metrics and k == len(track.trajectory.headings) - 1
             how = outcome_of(session.metric_specs, track.metrics) if ended else ""
-            lines.append(f"**{name}**: step {k + 1} of {len(track.walk.headings)} {how}")
+            lines.append(f"**{name}**: step {k + 1} of {len(track.trajectory.headings)} {how}")
         for view in [view for view in self.views if view[0] not in self.shown]:
             self.views.pop(view).remove()
         self.map.image = np.asarray(session.plan(self.step, {name: self.colours[name] for name in self.shown}))
@@ -332,11 +335,11 @@ class Viewer:
         head = f"episode {episode.episode_id} in {episode.scene_id}, {session.number + 1} of {len(session.episodes)}"
         self.status.content = "  \n".join([head, *lines])
 
-    def _show_agent(self, name: str, walk: Trajectory, step: int, image: np.ndarray | None) -> None:
+    def _show_agent(self, name: str, trajectory: Trajectory, step: int, image: np.ndarray | None) -> None:
         """Draw the body as a cylinder, and the camera's frustum with its image."""
         body, camera = self.session.config.body, self.session.camera(name)
-        place, colour = f"/agents/{_plain(name)}", self.colours[name]
-        position = walk.positions[step]
+        place, colour = f"/agents/{_scene_path(name)}", self.colours[name]
+        position = trajectory.positions[step]
         middle = position + UP * camera.camera_height / 2
         self.server.scene.add_cylinder(
             f"{place}/body", radius=body.agent_radius, height=camera.camera_height, color=colour,
@@ -344,7 +347,9 @@ class Viewer:
         )  # fmt: skip
         fov = 2 * math.atan(math.tan(math.radians(camera.hfov_deg) / 2) * camera.height / camera.width)
         now = slice(step, step + 1)
-        (place_of_camera,), *angles = camera_poses(camera, walk.positions[now], walk.headings[now], walk.tilts[now])
+        (place_of_camera,), *angles = camera_poses(
+            camera, trajectory.positions[now], trajectory.headings[now], trajectory.tilts[now]
+        )
         # viser's cameras look along +Z with +Y down: half a turn about X; then pitch about X, heading about Y.
         (cy, sy), (cx, sx) = ((math.cos(a / 2), math.sin(a / 2)) for (a,) in angles)
         turned = (-cy * sx, cy * cx, -sy * sx, -sy * cx)
@@ -363,6 +368,6 @@ class Viewer:
                 self.views[view] = self.server.gui.add_image(large, label=": ".join(view))
 
 
-def _plain(name: str) -> str:
-    """A name with all characters that are not letters or digits replaced, for a scene path."""
+def _scene_path(name: str) -> str:
+    """A name as part of a path in viser's scene tree: characters other than letters and digits become underscores."""
     return "".join(c if c.isalnum() else "_" for c in name)

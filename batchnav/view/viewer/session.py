@@ -38,7 +38,7 @@ MAP_SIZE = 480
 class Track(NamedTuple):
     """An agent's trajectory through an episode, and its metrics."""
 
-    walk: Trajectory
+    trajectory: Trajectory
     metrics: dict[str, float]
     """By name; empty while the episode is running."""
 
@@ -97,13 +97,13 @@ class Session:
         renderer: str = "raycast",
     ):
         if not episodes:
-            raise ArgumentError("episodes: found none, expected at least one to look at")
+            raise ArgumentError("episodes: found none, expected at least one")
         self.bank, self.episodes, self.renderer = bank, list(episodes), renderer
         self.players = dict(players or {})
         self.config = config or next((player.config for player in self.players.values()), NavConfig())
         self.names = [scene.name for scene in bank.scenes]
         self.agents = (*self.players, YOU)
-        self._eyes = {
+        self._cameras = {
             name: PoseCameras(bank, self._config(name), at_once=1, renderer=renderer) for name in self.agents
         }  # fmt: skip
         self._tracks: dict[tuple[str, int], Track] = {}
@@ -155,7 +155,7 @@ class Session:
         return self.scene.navmesh.shortest_path(np.array(self.episode.start_position, np.float32), self.goal)
 
     def track(self, name: str) -> Track:
-        """An agent's track of the current episode; the episode is played if it was not before."""
+        """An agent's track of the current episode; the first request plays the episode."""
         if name == YOU:
             return self.driver.track
         key = name, self.number
@@ -188,17 +188,17 @@ class Session:
 
     def seen(self, name: str, step: int) -> dict[str, np.ndarray]:
         """An agent's sensor images at a step (or its last step), as pictures u8 [H, W, 3] by sensor."""
-        walk = self.track(name).walk
-        k = min(step, len(walk.headings) - 1)
+        trajectory = self.track(name).trajectory
+        k = min(step, len(trajectory.headings) - 1)
         scene = np.array([self.scene_index], np.int32)
-        images = self._eyes[name].images_at(
-            scene, *(part[k : k + 1] for part in (walk.positions, walk.headings, walk.tilts))
+        images = self._cameras[name].images_at(
+            scene, *(part[k : k + 1] for part in (trajectory.positions, trajectory.headings, trajectory.tilts))
         )
         return {sensor: colour(values[0], spec) for sensor, (spec, values) in images.items()}
 
     def camera(self, name: str) -> CameraConfig:
         """Camera of the agent's first image sensor; the main camera if it has no image sensor."""
-        sources = self._eyes[name].sources.values()
+        sources = self._cameras[name].sources.values()
         return self._config(name).all_cameras[next((source.requires.camera for source in sources), None) or MAIN]
 
     def plan(self, step: int, colours: dict[str, tuple[int, int, int]]) -> Image.Image:
@@ -211,10 +211,10 @@ class Session:
             plan.draw_path(self.shortest_path, ORANGE, dash=7.0)
             plan.draw_goal(self.goal)
         for name, colour_of_name in colours.items():
-            walk = self.track(name).walk
-            k = min(step, len(walk.headings) - 1)
-            plan.draw_path(walk.positions[: k + 1], colour_of_name)
-            plan.draw_start(walk.positions[k], float(walk.headings[k]), colour_of_name)
+            trajectory = self.track(name).trajectory
+            k = min(step, len(trajectory.headings) - 1)
+            plan.draw_path(trajectory.positions[: k + 1], colour_of_name)
+            plan.draw_start(trajectory.positions[k], float(trajectory.headings[k]), colour_of_name)
         plan.draw_scale_bar()
         return plan.image
 
