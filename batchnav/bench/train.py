@@ -19,9 +19,9 @@ With --resident-scenes K, K houses are in memory at a time, and the whole loop i
 tuning, which TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=1 turns on.
 
 Several processes (docs/several_gpus.md) each have that many environments and minibatch frames, and a share of the
-houses. Rates are totals; "per_gpu" is that of one process. "communication" is the share of the loop spent on summing
-gradients over processes, waiting for the slowest included. "all_reduce" is the duration of one sum without waiting,
-seconds.
+houses. Rates are totals; "per_gpu" is the rate of one process. "communication" is the share of the loop spent on
+summing gradients over processes, including the wait for the slowest process. "all_reduce" is the duration of one sum
+without waiting, seconds.
 
 The policy is untrained, but its stop action is made rare, so that episodes last as long as those of a trained agent.
 """

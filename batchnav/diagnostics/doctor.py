@@ -41,7 +41,7 @@ class Finding(NamedTuple):
     found: str
     """Version, name or state that was found."""
     advice: str = ""
-    """What to do about a missing part; empty where nothing is missing."""
+    """Remedy for a missing part; empty where nothing is missing."""
 
 
 def examine() -> list[Finding]:

@@ -11,6 +11,7 @@ from batchnav.config import shortened
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError
+from batchnav.runtime.conversion import OUTPUTS
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import MaterialLibrary
@@ -18,8 +19,8 @@ from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
 
 
-def check_kinds(task, config, sensors, episodes, renderer, library) -> None:
-    """ArgumentError or ConfigError for arguments of the wrong type."""
+def check_kinds(task, config, sensors, episodes, renderer, library, output) -> None:
+    """ArgumentError or ConfigError for arguments of the wrong type, an unknown task or an unknown output."""
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
     listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
@@ -33,6 +34,8 @@ def check_kinds(task, config, sensors, episodes, renderer, library) -> None:
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
+    if output not in OUTPUTS:
+        raise ArgumentError(f"output: found {shortened(output)}, expected one of {', '.join(OUTPUTS)}")
 
 
 def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:

@@ -22,7 +22,7 @@ from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.mapper import Mapper
 from batchnav.mapping.observations import MAPPER
 from batchnav.runtime.checks import check_int, check_open, check_seed, current_argument, refuse_copies
-from batchnav.runtime.conversion import OUTPUTS, as_actions, as_mask, to_output
+from batchnav.runtime.conversion import as_actions, as_mask, to_output
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene, check_body
@@ -101,11 +101,9 @@ class NavEnv(gym.vector.VectorEnv):
         material_library = current_argument("swatches", former, "material_library", material_library)
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
         seed = secrets.randbits(63) if seed is None else check_seed(seed)
-        check_kinds(task, config, sensors, episodes, renderer, material_library)
+        check_kinds(task, config, sensors, episodes, renderer, material_library, output)
         self._copy, self._output = copy, output
         self.metadata = self.metadata | {"autoreset_mode": autoreset_mode_of(autoreset_mode)}
-        if output not in OUTPUTS:
-            raise ArgumentError(f"output: found {shortened(output)}, expected one of {', '.join(OUTPUTS)}")
         self.config = nav_config(config, options, task)
         if sensors is not None:
             self.config = dataclasses.replace(self.config, sensors=tuple(sensors))

@@ -132,9 +132,11 @@ def make_nav(
         sensors: names of sensors; None: those of the configuration.
         render_mode: "rgb_array" for `render`.
         options: other arguments of `NavEnv` and fields of its configuration. The default seed is random.
+
+    ArgumentError for `scenes` that is a single name, and errors of `NavEnv` and `load_scenes`.
     """
     if isinstance(scenes, str):
-        raise ArgumentError(f"scenes: found {scenes!r}, expected a list of names, as [{scenes!r}]")
+        raise ArgumentError(f"scenes: found {scenes!r}, expected a list of names, such as [{scenes!r}]")
     own = {"seed": None} | {name: options.pop(name) for name in NAV_ARGUMENTS & options.keys()}
     made = nav_config(config, options, task)
     if isinstance(scenes, Sequence) and all(isinstance(name, str) for name in scenes):
@@ -145,6 +147,7 @@ def make_nav(
 
 NAV_ARGUMENTS = {
     "device", "seed", "episodes", "final_observation", "renderer", "first_env", "copy", "output", "autoreset_mode",
+    "material_library",
 }  # fmt: skip
 """Arguments of `NavEnv` that are not fields of a configuration."""
 

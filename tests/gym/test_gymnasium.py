@@ -287,8 +287,13 @@ def test_scenes_by_name():
     env = gymnasium.make_vec(NAV, num_envs=2, scenes=["house:3-4"], **SMALL)
     assert env.unwrapped.bank.names == ("house:3", "house:4")
     env.close()
-    with pytest.raises(ArgumentError, match=r"expected a list of names, as \['house:3'\]"):
+    with pytest.raises(ArgumentError, match=r"expected a list of names, such as \['house:3'\]"):
         gymnasium.make_vec(NAV, num_envs=2, scenes="house:3")
+
+
+def test_the_material_library_is_an_argument_of_the_environment(make):
+    with pytest.raises(ArgumentError, match="material_library: found 5, expected a MaterialLibrary"):
+        make(material_library=5)
 
 
 def test_without_a_seed_runs_differ(floor):

@@ -65,7 +65,7 @@ def test_the_page_stands_alone(page):
         "commit",
         "device",
         "success_distance: 0.2",
-        "in brackets, is over",
+        "in brackets, is a bootstrap over scenes",
         "max_steps: 20",
     ):
         assert words in page

@@ -23,8 +23,8 @@ class SB3VecEnv(vec_env.VecEnv):
 
         model = PPO("MlpPolicy", SB3VecEnv(CartPoleEnv(num_envs=32)))
 
-    Returned arrays are copies, since the algorithms keep references. Where an episode ended, `infos[i]` holds its
-    metrics in "episode" ("r" is the return, "l" the length), "is_success" if the task has a success metric, and
+    Returned arrays are copies, since the algorithms keep references. `infos[i]` of an ended episode holds its metrics
+    in "episode" ("r" is the return, "l" the length), and "is_success" if the task has a success metric. It also holds
     "terminal_observation" and "TimeLimit.truncated" if the environment returns final observations
     (`NavEnv(final_observation=True)`). Without final observations there is no value to bootstrap from, so a truncated
     episode counts as terminated.

@@ -25,9 +25,9 @@ class TorchRLEnv(EnvBase):
     Observations are copies, by name ("observation" for a single tensor); "action" is i64 [N], "reward" f32 [N, 1], and
     "done", "terminated", "truncated" are bool [N, 1]. TorchRL expects the last observation of an ended episode in
     "next", and the first of the following episode from a reset. The environment resets within the step, so the adapter
-    keeps the first observation for that reset. Without final observations (`NavEnv(final_observation=True)`), the
-    first observation of the next episode takes the place of the last one, and a truncated episode also counts as
-    terminated, so that no value is bootstrapped from it.
+    keeps the first observation for that reset. Without final observations, the first observation of the next episode
+    takes the place of the last one. A truncated episode then also counts as terminated, so that no value is
+    bootstrapped from it; `NavEnv(final_observation=True)` avoids this.
 
     `info` is the info of the environment's last step.
     """

@@ -220,8 +220,8 @@ class Arranger:
         """Reserve the floor in front of a door, and add an anchor there."""
         half_open = hole.leaf and hole.swing < TURN // 4
         far = face.plane + face.side * (_HALF_OPEN_DEPTH if half_open else _DOOR_DEPTH)
-        beside = LEAF_CLEARANCE if half_open and hole.swing else 0.05
-        before, behind = (0.05, beside) if abs(hole.leaf) == 1 else (beside, 0.05)
+        clearance = LEAF_CLEARANCE if half_open and hole.swing else 0.05
+        before, behind = (0.05, clearance) if abs(hole.leaf) == 1 else (clearance, 0.05)
         cells = _cells(_along(face.axis, hole.start - before, hole.stop + behind, face.line, far))
         self.reserved[cells] |= self.room_of[cells] == face.room
         middle, out = (hole.start + hole.stop) / 2, face.plane + face.side * 0.4
