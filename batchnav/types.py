@@ -69,6 +69,14 @@ class Surface(NamedTuple):
     """i32 [M, 4], a row for each material that may be randomised (`scene/material_sampling.py`): number of its finish,
     the finish's kind (-1: never randomised), its light in `LIGHT_STEPS`, and 1 where it is the mean colour of the
     finish's texture. None: no material is randomised, as in scenes from files."""
+    tile: np.ndarray | None = None
+    """i32 [F]: row of `tiles` for triangles whose ids vary (`scene/id_tiles.py`); -1 for others. None: all are -1."""
+    tile_uv: np.ndarray | None = None
+    """f32 [F, 3, 2]: position of each corner on the triangle's tile, texels."""
+    tiles: np.ndarray | None = None
+    """i32 [B, 3]: first row in `tile_ids`, width and height of each tile."""
+    tile_ids: np.ndarray | None = None
+    """i32 [T, 2]: object id and category of each texel; the rows of a tile from the top."""
 
 
 class TriangleMesh(NamedTuple):
@@ -173,6 +181,8 @@ class Requirements(NamedTuple):
     """True where it reads the agents' own map, which accumulates over an episode."""
     goal: frozenset[str] = frozenset()
     """Attributes of the task that it reads, such as "relative_goal"."""
+    semantic: bool = False
+    """True where its images show the mesh with the ids, which in some data sets is not the mesh with the colours."""
 
 
 class Frame(Protocol):
@@ -186,6 +196,8 @@ class Frame(Protocol):
     """The `Task` of the agents, or None."""
     appearance: Any
     """Fields of `scene.appearance.Appearance` on the device, or None."""
+    semantic_appearance: Any
+    """The same of the triangles in images with `semantic`."""
     max_climb: float
     """Step height that the scenes' navmeshes are baked for, metres."""
 
@@ -193,11 +205,11 @@ class Frame(Protocol):
         """The N cameras with this name, at their current poses (`sensors.sensor.Cameras`)."""
         ...
 
-    def depth(self, camera: str, scale: int = 1) -> torch.Tensor:
+    def depth(self, camera: str, scale: int = 1, semantic: bool = False) -> torch.Tensor:
         """Planar depth f32 [N, scale * H, scale * W], metres, 0 for holes; without sensor noise."""
         ...
 
-    def triangle(self, camera: str, scale: int = 1) -> torch.Tensor:
+    def triangle(self, camera: str, scale: int = 1, semantic: bool = False) -> torch.Tensor:
         """Triangle indices i32 [N, scale * H, scale * W], -1 for holes. Only for sources that require triangles."""
         ...
 

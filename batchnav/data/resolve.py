@@ -70,7 +70,7 @@ _RESOLVERS: dict[type, Callable[..., Loader]] = {GeneratedRef: _generated, Datas
 
 def _load_prepared(path: Path, settings: NavMeshSettings | None, appearance: AppearanceConfig | bool) -> Scene:
     """A prepared scene. NavMeshError where its navmesh was baked for another body than that of `settings`."""
-    scene = load_prepared(path, appearance is not False)
+    scene = load_prepared(path, appearance)
     if settings is not None:
         check_baked_for(scene.navmesh, str(path), settings)
     return scene

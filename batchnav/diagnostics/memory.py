@@ -57,7 +57,7 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
     return {
         "scenes": in_memory + (_library_bytes() if run.scenes.randomize_materials else 0),
         "simulator": _simulator(run, largest, device),
-        "images": _images(run, device),
+        "images": _images(run, device, largest.semantic is not None),
         "rollout": _rollout(run, policy, storage),
         "weights and optimiser": COPIES_OF_WEIGHTS * weights,
         "learning": round(frames * _kept_per_frame(policy, storage, device)),
@@ -90,11 +90,11 @@ def _tensors(part) -> Iterator[torch.Tensor]:
             yield from _tensors(entry)
 
 
-def _images(run: TrainingConfig, device: torch.device) -> int:
+def _images(run: TrainingConfig, device: torch.device, has_semantic: bool) -> int:
     """Bytes of rendered images, of observation sources, and of the environment's observations."""
     n, sources = run.ppo.num_envs, observation_sources(run.env).values()
     total = sum(n * math.prod(source.spec.shape) * source.spec.dtype.itemsize for source in sources)
-    for (camera, scale), readers in images_needed(sources).items():
+    for (camera, scale, *_), readers in images_needed(sources, has_semantic).items():
         config, both = run.env.all_cameras[camera], any(source.requires.triangles for source in readers)
         total += n * scale**2 * config.height * config.width * BYTES_RENDERED * (2 if both else 1)
     parts: dict[str, int] = {}

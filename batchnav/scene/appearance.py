@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
+from batchnav.scene.id_tiles import FIRST, HEIGHT, PATCH_WIDTH, WIDTH
 from batchnav.scene.material_sampling import FINISH_WIDTH, FIXED, finish_rows
 from batchnav.scene.surface import PLAIN
 from batchnav.scene.textures import LEVEL_WIDTH, MATERIAL_WIDTH, Palette, num_levels, num_texels
 from batchnav.types import Column, Surface, TriangleMesh
 
-PATCH_WIDTH = 16
 LINK, MATERIAL = 11, 15
 """Columns of a patch's f32 row that hold int bits."""
 _log = logging.getLogger(__name__)
@@ -39,9 +39,9 @@ class Appearance(NamedTuple, Generic[Column]):
     normal: Column
     """f32 [F, 4]: unit normal (x, y, z) of the front face, and 0."""
     object_id: Column
-    """i32 [F]: instance number in the dataset; 0: unknown."""
+    """i32 [F]: instance number in the dataset; 0: unknown; below 0: the complement (~) of a row of `id_patches`."""
     category: Column
-    """i32 [F]: rows of the bank's `categories`; 0: unknown."""
+    """i32 [F]: rows of the bank's `categories`; 0: unknown; below 0: the complement (~) of a row of `id_patches`."""
     paint: Column
     """i32 [F]: row of `patches`, or for a uniform colour the bitwise complement (~) of a row of `materials`."""
     patches: Column
@@ -54,19 +54,30 @@ class Appearance(NamedTuple, Generic[Column]):
     """i32 [T]: bytes red, green, blue, alpha; the rows of a level from the top."""
     finish: Column
     """i32 [M, 4]: finish of each material, for material randomisation; see scene/material_sampling.py."""
+    id_patches: Column
+    """f32 [P, 16]: as a texture patch, with the place on a tile of ids, texels: A, U | gradient of U, V | gradient of
+    V, first row of the tile in `id_texels` | width, height (int bits), 0, 0."""
+    id_texels: Column
+    """i32 [Q, 2]: object id and category of each texel of the tiles."""
 
 
 PALETTE_FIELDS = ("materials", "levels", "texels")
 """Fields that a `Palette` collects."""
 COLOR_FIELDS = ("paint", "patches", *PALETTE_FIELDS)
 """Fields that sensors of colour read."""
+ID_FIELDS = ("object_id", "category")
+"""Fields that sensors of ids read."""
+TILE_FIELDS = ("id_patches", "id_texels")
+"""Fields that a bank with one of `ID_FIELDS` holds too."""
 FROM_FILES = frozenset(Appearance._fields) - {"normal"}
 """Fields that need data beyond the geometry."""
 COLUMNS = Appearance(
     (4, torch.float32), (None, torch.int32), (None, torch.int32), (None, torch.int32), (PATCH_WIDTH, torch.float32),
     (MATERIAL_WIDTH, torch.float32), (LEVEL_WIDTH, torch.int32), (None, torch.int32), (FINISH_WIDTH, torch.int32),
+    (PATCH_WIDTH, torch.float32), (2, torch.int32),
 )  # fmt: skip
 """Number of columns (None: one-dimensional) and dtype of each array."""
+NO_ROWS: Appearance[int] = Appearance(*[0] * len(COLUMNS))
 
 
 def appearance_fields(wanted: bool | Collection[str]) -> frozenset[str]:
@@ -79,6 +90,17 @@ def appearance_fields(wanted: bool | Collection[str]) -> frozenset[str]:
     if isinstance(wanted, str) or not set(wanted) <= set(Appearance._fields):
         raise ArgumentError(f"appearance: found {wanted!r}, expected True, False, or some of {Appearance._fields}")
     return frozenset(wanted)
+
+
+def stored_fields(fields: Collection[str]) -> frozenset[str]:
+    """Fields that have rows in a bank with these fields: ids come with their tiles."""
+    return frozenset(fields) | (set() if set(ID_FIELDS).isdisjoint(fields) else set(TILE_FIELDS))
+
+
+def split_fields(fields: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Fields that belong to the mesh with colours, and fields that belong to the mesh with ids."""
+    of_ids = fields & {*ID_FIELDS, *TILE_FIELDS}
+    return fields - of_ids, of_ids | (fields & {"normal"}) if of_ids.intersection(ID_FIELDS) else frozenset()
 
 
 def with_finish(fields: frozenset[str]) -> frozenset[str]:
@@ -95,10 +117,10 @@ def pack_appearance(
 
     `categories`: see `appearance_of`. `palette`: materials that precede those of the meshes; None: no such materials.
     """
-    palette, num_patches, parts = palette or Palette(), 0, []
+    palette, parts, first = palette or Palette(), [], NO_ROWS
     for mesh in meshes:
-        parts.append(appearance_of(mesh, fields, categories, palette, num_patches))
-        num_patches += len(parts[-1].patches)
+        parts.append(appearance_of(mesh, fields, categories, palette, first))
+        first = Appearance(*(n + len(array) for n, array in zip(first, parts[-1], strict=True)))
     packed = Appearance(*map(np.concatenate, zip(*parts, strict=True)))
     return with_palette(packed, palette, fields)
 
@@ -110,7 +132,11 @@ def with_palette(look: Appearance[np.ndarray], palette: Palette, fields: Collect
 
 
 def appearance_of(
-    mesh: TriangleMesh, fields: Collection[str], categories: dict[str, int], palette: Palette, first_patch: int = 0
+    mesh: TriangleMesh,
+    fields: Collection[str],
+    categories: dict[str, int],
+    palette: Palette,
+    first: Appearance[int],
 ) -> Appearance[np.ndarray]:
     """Appearance of one mesh in the order of its faces, without the palette's arrays (see `with_palette`).
 
@@ -119,7 +145,7 @@ def appearance_of(
         fields: fields that have rows.
         categories: category numbers of the bank by name; new names are added.
         palette: collects materials and textures.
-        first_patch: row of the mesh's first patch in the bank.
+        first: first row of the mesh's patches, id patches and id texels in the bank; other fields are not read.
     """
     count, surface = len(mesh.faces), mesh.surface
     look = empty_appearance()
@@ -127,22 +153,42 @@ def appearance_of(
         look = look._replace(normal=np.pad(normals_of(mesh), ((0, 0), (0, 1))).astype(np.float32))
     if "object_id" in fields:
         known = None if surface is None else surface.object_id
-        look = look._replace(object_id=np.zeros(count, np.int32) if known is None else known)
+        look = look._replace(object_id=np.zeros(count, np.int32) if known is None else np.maximum(known, 0))
     if "category" in fields:
-        look = look._replace(category=_common_category(mesh, categories))
+        known = None
+        if surface is not None and surface.category is not None:
+            known = _common_rows(surface, categories)[surface.category]
+        look = look._replace(category=np.zeros(count, np.int32) if known is None else known)
+    if not set(ID_FIELDS).isdisjoint(fields) and surface is not None and surface.tile is not None:
+        look = _with_tiles(look, mesh, _common_rows(surface, categories), first)
     if "paint" in fields:
-        paint, patches = _painted(mesh, palette, first_patch, "finish" in fields)
+        paint, patches = _painted(mesh, palette, first.patches, "finish" in fields)
         look = look._replace(paint=paint, patches=patches)
     return look
 
 
-def _common_category(mesh: TriangleMesh, categories: dict[str, int]) -> np.ndarray:
-    """i32 [F]: category numbers of the bank. The mesh's number 0 stays 0, whatever its name."""
+def _common_rows(surface: Surface, categories: dict[str, int]) -> np.ndarray:
+    """i32 [C]: the bank's number of each of the mesh's categories. The mesh's number 0 stays 0, whatever its name."""
+    return np.array([0, *(categories.setdefault(n, len(categories)) for n in surface.categories[1:])], np.int32)
+
+
+def _with_tiles(
+    look: Appearance[np.ndarray], mesh: TriangleMesh, rows: np.ndarray, first: Appearance[int]
+) -> Appearance[np.ndarray]:
+    """The appearance with tiles of ids. `rows`: the bank's number of each of the mesh's categories."""
     surface = mesh.surface
-    if surface is None or surface.category is None:
-        return np.zeros(len(mesh.faces), np.int32)
-    rows = [0, *(categories.setdefault(name, len(categories)) for name in surface.categories[1:])]
-    return np.array(rows, np.int32)[surface.category]
+    assert surface is not None and surface.tiles is not None and surface.tile_ids is not None
+    tiled = np.asarray(surface.tile) >= 0
+    patches = _linear(mesh, tiled, np.asarray(surface.tile_uv)[tiled].astype(np.float64), np.zeros((tiled.sum(), 3)))
+    tiles, bits = surface.tiles[np.asarray(surface.tile)[tiled]], patches.view(np.int32)
+    bits[:, FIRST], bits[:, WIDTH : HEIGHT + 1] = tiles[:, 0] + np.int32(first.id_texels), tiles[:, 1:]
+    ids = np.stack([surface.tile_ids[:, 0], rows[surface.tile_ids[:, 1]]], axis=1)
+    numbers = ~(np.arange(len(patches), dtype=np.int32) + np.int32(first.id_patches))
+    columns = {field: getattr(look, field).copy() for field in ID_FIELDS}
+    for column in columns.values():
+        if len(column):
+            column[tiled] = numbers
+    return look._replace(**columns, id_patches=patches, id_texels=ids)
 
 
 def empty_appearance() -> Appearance[np.ndarray]:
@@ -155,7 +201,9 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
     """Largest number of rows of each array that a mesh needs."""
     count, surface = len(mesh.faces), mesh.surface
     if surface is None:
-        return Appearance(count, count, count, count, 0, 1, 0, 0, 1)
+        return Appearance(count, count, count, count, 0, 1, 0, 0, 1, 0, 0)
+    num_tiled = 0 if surface.tile is None else int((surface.tile >= 0).sum())
+    num_ids = 0 if surface.tile_ids is None else len(surface.tile_ids)
     textured, tinted = _kinds(surface)
     rows = np.unique(surface.material)
     used = {surface.materials[m] for m in rows}
@@ -166,7 +214,7 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
     levels, texels = sum(size[2] for size in stored.values()), sum(num_texels(*size) for size in stored.values())
     return Appearance(
         count, count, count, count, int(textured.sum() + tinted.sum()), max(len(used), 1), levels, texels,
-        max(len(rows), 1),
+        max(len(rows), 1), num_tiled, num_ids,
     )  # fmt: skip
 
 

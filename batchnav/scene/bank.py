@@ -16,10 +16,17 @@ from batchnav.navmesh.scratch import SearchScratch, search_scratch, search_size
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import to_device, view
-from batchnav.scene.appearance import Appearance, appearance_fields, pack_appearance, warn_of_white, with_finish
+from batchnav.scene.appearance import (
+    Appearance,
+    appearance_fields,
+    pack_appearance,
+    split_fields,
+    warn_of_white,
+    with_finish,
+)
 from batchnav.scene.bvh import BVH, moved_nodes
 from batchnav.scene.material_sampling import MaterialLibrary, MaterialSampler
-from batchnav.scene.scene import Scene
+from batchnav.scene.scene import Scene, warn_of_no_ids
 from batchnav.scene.textures import Palette
 from batchnav.types import Column
 
@@ -57,6 +64,7 @@ class SceneBank:
         appearance_fields: frozenset[str] = frozenset(),
         categories: dict[str, int] | None = None,
         material_sampler: MaterialSampler | None = None,
+        semantic: SceneBank | None = None,
     ):
         self.scenes = scenes
         self.names: Sequence[str] = tuple(scene.name for scene in scenes)
@@ -72,6 +80,9 @@ class SceneBank:
         """Names of the fields of `Appearance` that the bank holds."""
         self.material_sampler = material_sampler
         """Randomises the materials of procedural houses; None without a material library."""
+        self.semantic = semantic
+        """The same scenes as sensors of ids see them, where a scene has a mesh for its ids and the bank has fields of
+        ids; None: ids belong to this bank's triangles."""
         self._categories = categories or {"": 0}
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
@@ -118,17 +129,31 @@ class SceneBank:
         navmesh = to_device(pack_navmeshes([scene.navmesh.data for scene in scenes]), device)
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
         look, fields, categories = None, appearance_fields(appearance), {"": 0}
+        warned = frozenset() if appearance is True else fields
         palette, sampler, meshes = Palette(), None, [scene.mesh for scene in scenes]
         if material_library is not None:
             fields = with_finish(fields)
             palette.add_library(material_library)
-        if fields:
-            look = to_device(pack_appearance(meshes, fields, categories, palette), device)
+        own, of_ids = split_fields(fields) if any(scene.semantic for scene in scenes) else (fields, frozenset())
+        if own:
+            look = to_device(pack_appearance(meshes, own, categories, palette), device)
         if material_library is not None and look is not None:
             sampler = MaterialSampler(look.finish, look.materials, material_library, first=0)
         if "paint" in fields:
             warn_of_white([scene.name for scene in scenes], meshes)
-        return cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, sampler)
+        warn_of_no_ids(scenes, warned)
+        bank = cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, sampler)
+        if of_ids:
+            bank.semantic = bank._of_ids(of_ids, categories)
+        return bank
+
+    def _of_ids(self, fields: frozenset[str], categories: dict[str, int]) -> SceneBank:
+        """The bank of the scenes' semantic meshes, with the same navmeshes."""
+        scenes = tuple(scene.semantic or scene for scene in self.scenes)
+        bvh = to_device(pack_bvhs([scene.bvh for scene in scenes]), self.device)
+        first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])]).tolist()
+        look = to_device(pack_appearance([scene.mesh for scene in scenes], fields, categories), self.device)
+        return SceneBank(scenes, bvh, self.navmesh, first, look, self.device, fields, categories)
 
     def with_own_materials(self) -> SceneBank:
         """A bank for another environment: with its own materials if these can be randomised, else this bank itself."""

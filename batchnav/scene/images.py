@@ -32,6 +32,8 @@ class AppearanceConfig:
 
     largest_texture: int = 4096
     """Largest side of a texture, texels; larger textures are halved repeatedly."""
+    ids: bool = True
+    """Read a scene's mesh of ids too, where it is another file than the mesh with the colours."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

@@ -21,18 +21,21 @@ from batchnav.scene.appearance import (
     COLUMNS as APPEARANCE_COLUMNS,
 )
 from batchnav.scene.appearance import (
+    NO_ROWS,
     PALETTE_FIELDS,
     Appearance,
     appearance_fields,
     appearance_of,
     appearance_rows,
+    split_fields,
+    stored_fields,
     with_finish,
     with_palette,
 )
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank
 from batchnav.scene.bvh import NODE_WIDTH, TRIANGLE_WIDTH, moved_nodes
 from batchnav.scene.material_sampling import MaterialLibrary, MaterialSampler
-from batchnav.scene.scene import Scene
+from batchnav.scene.scene import Scene, warn_of_no_ids
 from batchnav.scene.textures import MOST_TEXELS, Palette
 
 
@@ -44,37 +47,49 @@ class SceneSize(NamedTuple):
     appearance: Appearance[int]
     search_size: int
     """Number of nodes of a path search, see `navmesh/data.py`."""
+    semantic: SceneSize | None = None
+    """Size of the mesh with the ids, where it is a mesh of its own."""
 
     @classmethod
     def of(cls, scene: Scene) -> SceneSize:
         """Size of one scene."""
         bvh, navmesh = BVHData(len(scene.bvh.nodes), *2 * (len(scene.bvh.triangles),), 1), scene.navmesh.data
-        return cls(bvh, NavMeshData(*map(len, navmesh)), appearance_rows(scene.mesh), search_size(navmesh))
+        semantic = None if scene.semantic is None else cls.of(scene.semantic)
+        return cls(bvh, NavMeshData(*map(len, navmesh)), appearance_rows(scene.mesh), search_size(navmesh), semantic)
 
     def with_appearance(self, fields: Collection[str]) -> SceneSize:
         """Size in a bank that holds only these fields of `Appearance`."""
+        fields, semantic = stored_fields(fields), None
+        if self.semantic is not None:
+            fields, of_ids = split_fields(fields)
+            semantic = self.semantic.with_appearance(of_ids) if of_ids else None
         kept = {name: rows for name, rows in self.appearance._asdict().items() if name in fields}
         if "finish" in kept:  # then equal materials with different finishes have separate rows
             kept["materials"] = kept["finish"]
-        return self._replace(appearance=_NO_APPEARANCE._replace(**kept))
+        return self._replace(appearance=NO_ROWS._replace(**kept), semantic=semantic)
 
     @property
     def num_bytes(self) -> int:
         """Memory of one scene on the device, bytes."""
         rows = (*self.bvh, *self.navmesh, *self.appearance)
         columns = (*_BVH_COLUMNS, *NAVMESH_COLUMNS, *APPEARANCE_COLUMNS)
-        return sum(n * (width or 1) * dtype.itemsize for n, (width, dtype) in zip(rows, columns, strict=True))
+        own = sum(n * (width or 1) * dtype.itemsize for n, (width, dtype) in zip(rows, columns, strict=True))
+        return own + (self.semantic.num_bytes if self.semantic else 0)
 
     @classmethod
     def largest(cls, sizes: Iterable[SceneSize]) -> SceneSize:
         """Size that fits any one of several scenes."""
-        bvhs, navmeshes, looks, searches = zip(*sizes, strict=True)
+        sizes = tuple(sizes)
+        semantic = None
+        if any(size.semantic for size in sizes):  # then the scenes of a bank all have a mesh for ids
+            semantic = cls.largest(size.semantic or size for size in sizes)
+        bvhs, navmeshes, looks, searches, _ = zip(*sizes, strict=True)
         navmesh = NavMeshData(*map(max, zip(*navmeshes, strict=True)))
         # Arrays indexed by polygon share their first row; `link_start` has one row more than there are polygons.
         rows = navmesh.link_start
         navmesh = navmesh._replace(polygons=rows, polygon_number=rows, polygon_island=rows, cumulative_area=rows)
         bvh = BVHData(*map(max, zip(*bvhs, strict=True)))
-        return cls(bvh, navmesh, Appearance(*map(max, zip(*looks, strict=True))), max(searches))
+        return cls(bvh, navmesh, Appearance(*map(max, zip(*looks, strict=True))), max(searches), semantic)
 
 
 def num_resident_scenes(sizes: Sequence[SceneSize], requested: int, gigabytes: float) -> int:
@@ -129,7 +144,8 @@ class ResidentSceneBank(SceneBank):
         fields, sampler = appearance_fields(appearance), None
         if material_library is not None:
             fields = with_finish(fields)
-        scene_size = scene_size.with_appearance(fields)
+        split, scene_size = scene_size.semantic is not None, scene_size.with_appearance(fields)
+        own, of_ids = split_fields(fields) if split else (fields, frozenset())
         texels = scene_size.appearance.texels
         if num_scenes * texels >= MOST_TEXELS:
             raise ArgumentError(
@@ -138,11 +154,15 @@ class ResidentSceneBank(SceneBank):
         look = None
         if material_library is not None:
             look, sampler = _with_library(scene_size.appearance, num_scenes, device, material_library)
-        elif fields:
+        elif own:
             look = _arrays(Appearance, scene_size.appearance, APPEARANCE_COLUMNS, num_scenes, device)
         first_triangle = range(0, num_scenes * triangles, triangles)
         super().__init__((), bvh, navmesh, first_triangle, look, device, fields, material_sampler=sampler)
-        self.scene_size, self.num_scenes = scene_size, num_scenes
+        self.scene_size, self.num_scenes, self._own_fields = scene_size, num_scenes, own
+        if scene_size.semantic is not None:
+            self.semantic = ResidentSceneBank(scene_size.semantic, num_scenes, device, of_ids)
+            self.semantic._categories = self._categories
+        self._warns_of_no_ids = appearance is not True
         self._names = [""] * num_scenes
         self.names = self._names
         """Names of the resident scenes; empty where none is loaded."""
@@ -178,6 +198,10 @@ class ResidentSceneBank(SceneBank):
 
         ArgumentError where the scene does not fit.
         """
+        if self._warns_of_no_ids:
+            warn_of_no_ids([scene], self.appearance_fields)
+        if isinstance(self.semantic, ResidentSceneBank):
+            self.semantic.replace(scene_index, scene.semantic or scene)
         size, fields = self.scene_size, (*BVHData._fields, *NavMeshData._fields)
         first_bvh = BVHData(*(scene_index * n for n in size.bvh))
         first_navmesh = NavMeshData(*(scene_index * n for n in size.navmesh))
@@ -189,7 +213,7 @@ class ResidentSceneBank(SceneBank):
         targets = [*self.bvh, *self.navmesh]
         if self.appearance is not None:
             first_look = Appearance(*(scene_index * n for n in size.appearance))
-            arrays += _look(scene, self.appearance_fields, self._categories, first_look)
+            arrays += _look(scene, self._own_fields, self._categories, first_look)
             names, limits = [*names, *Appearance._fields], [*limits, *size.appearance]
             firsts, targets = [*firsts, *first_look], [*targets, *self.appearance]
         for name, array, limit in zip(names, arrays, limits, strict=True):
@@ -213,13 +237,12 @@ class ResidentSceneBank(SceneBank):
 _FLOAT, _INT = torch.float32, torch.int32
 _BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _INT), (None, _INT))
 """Number of columns (None: one-dimensional) and dtype of each array."""
-_NO_APPEARANCE = Appearance(*[0] * len(Appearance._fields))
 
 
 def _look(scene: Scene, fields: frozenset[str], categories: dict[str, int], first: Appearance) -> Appearance:
     """A scene's appearance, with indices for rows that begin at `first` in the arrays of a bank."""
     palette = Palette(first.materials, first.levels, first.texels)
-    look = appearance_of(scene.mesh, fields, categories, palette, first.patches)
+    look = appearance_of(scene.mesh, fields, categories, palette, first)
     return with_palette(look, palette, fields)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh
 
 log = logging.getLogger(__name__)
+_WARNED: set[tuple[str, str]] = set()
+"""Scenes and fields of ids that a warning has named."""
 
 
 class Scene(NamedTuple):
@@ -31,6 +34,8 @@ class Scene(NamedTuple):
     mesh: TriangleMesh
     navmesh: NavMesh
     bvh: BVH
+    semantic: Scene | None = None
+    """The same scene with the mesh that has the ids, where ids have a mesh of their own, as in HM3D."""
 
     def __repr__(self) -> str:
         """One line instead of the arrays."""
@@ -40,16 +45,51 @@ class Scene(NamedTuple):
     @property
     def categories(self) -> tuple[str, ...]:
         """Category names by the numbers in `mesh.surface.category`; number 0 is no category."""
-        surface = self.mesh.surface
+        surface = (self.semantic or self).mesh.surface
         return ("",) if surface is None or surface.category is None else surface.categories
 
 
+def warn_of_no_ids(scenes: Iterable[Scene], fields: Collection[str]) -> None:
+    """Log a warning, once for each scene and field, about scenes without the ids that sensors read."""
+    for field, what in (("category", "categories"), ("object_id", "object ids")):
+        if field not in fields:
+            continue
+        for scene in scenes:
+            surface = (scene.semantic or scene).mesh.surface
+            ids = None if surface is None else getattr(surface, field)
+            if (ids is None or not ids.any()) and (scene.name, field) not in _WARNED:
+                _WARNED.add((scene.name, field))
+                stem = Path(scene.name).name.split(".")[0]
+                log.warning(
+                    "%s: found no %s, so its ids are 0; expected %s.semantic.glb with %s.semantic.txt (HM3D), or "
+                    "%s_semantic.ply with %s.scn (Gibson) or %s.house (Matterport3D), in the folder of the mesh, or a "
+                    "stage config with semantic_asset", scene.name, what, *[stem] * 5,
+                )  # fmt: skip
+
+
 def make_scene(
-    name: str, mesh: TriangleMesh, navmesh: NavMesh | None = None, settings: NavMeshSettings | None = None
+    name: str,
+    mesh: TriangleMesh,
+    navmesh: NavMesh | None = None,
+    settings: NavMeshSettings | None = None,
+    semantic: TriangleMesh | None = None,
 ) -> Scene:
-    """A scene from a mesh in memory. Without a navmesh it bakes one with `settings` (None: defaults) and caches it."""
+    """A scene from a mesh in memory.
+
+    Args:
+        name: name of the scene.
+        mesh: what depth and colour sensors see.
+        navmesh: None to bake one, which is cached.
+        settings: of the baking; None: the defaults.
+        semantic: what sensors of ids see; None: `mesh`.
+    """
     mesh = check_mesh(mesh, name)
-    return Scene(name, mesh, navmesh or bake_cached(mesh, name, settings or NavMeshSettings()), build_bvh(mesh))
+    navmesh = navmesh or bake_cached(mesh, name, settings or NavMeshSettings())
+    ids = None
+    if semantic is not None:
+        semantic = check_mesh(semantic, name)
+        ids = Scene(name, semantic, navmesh, build_bvh(semantic))
+    return Scene(name, mesh, navmesh, build_bvh(mesh), ids)
 
 
 def check_body(scene: Scene, agent_radius: float, agent_height: float) -> None:

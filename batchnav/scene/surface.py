@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchnav.errors import MeshError
+from batchnav.scene import id_tiles
 from batchnav.types import Material, Surface, Texture, TriangleMesh
 
 WRAPS = ("repeat", "mirror", "clamp")
@@ -27,7 +28,8 @@ def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
     checked: dict[str, Any] = {}
     for field, dtype, shape in (
         ("material", np.int32, ()), ("uv", np.float32, (3, 2)), ("color", np.uint8, (3, 4)),
-        ("object_id", np.int32, ()), ("category", np.int32, ()),
+        ("object_id", np.int32, ()), ("category", np.int32, ()), ("tile", np.int32, ()),
+        ("tile_uv", np.float32, (3, 2)),
     ):  # fmt: skip
         array, expected = getattr(surface, field), [num_faces, *shape]
         if array is None and field != "material":
@@ -58,6 +60,8 @@ def check_surface(surface: Surface, num_faces: int, name: str) -> Surface:
             checked["uv"] = np.where(good, checked["uv"], np.float32(0.0))
     elif any(material.texture >= 0 for material in surface.materials):
         raise MeshError(f"{name}: surface.uv: found None, expected f32 [{num_faces}, 3, 2] for materials with textures")
+    if any(getattr(surface, field) is not None for field in id_tiles.FIELDS):
+        checked |= id_tiles.check_tiles(surface._replace(**checked), name)
     if surface.finish is not None:
         checked["finish"] = _checked_finish(surface.finish, len(surface.materials), name)
     return surface._replace(**checked)
@@ -162,13 +166,14 @@ def surface_of(parts: Sequence[Corners], materials: Sequence[Material], textures
 
 def faces_of(surface: Surface, faces: np.ndarray) -> Surface:
     """Surface of selected triangles: indices i64 [n], or mask bool [F]."""
-    rows = {field: getattr(surface, field) for field in ("material", "uv", "color", "object_id", "category")}
+    by_face = ("material", "uv", "color", "object_id", "category", "tile", "tile_uv")
+    rows = {field: getattr(surface, field) for field in by_face}
     return surface._replace(**{field: array[faces] for field, array in rows.items() if array is not None})
 
 
 def turned(surface: Surface) -> Surface:
     """Surface with reversed order of corners."""
-    corners = {field: getattr(surface, field) for field in ("uv", "color")}
+    corners = {field: getattr(surface, field) for field in ("uv", "color", "tile_uv")}
     return surface._replace(**{field: array[:, ::-1] for field, array in corners.items() if array is not None})
 
 
@@ -184,6 +189,7 @@ def merge_surfaces(meshes: Sequence[TriangleMesh]) -> Surface | None:
     pixels: dict[int, Texture] = {}
     categories: dict[str, int] = {}
     parts: list[dict[str, Any]] = []
+    numbers: list[np.ndarray] = []
     for mesh in meshes:
         count = len(mesh.faces)
         surface = mesh.surface or Surface(np.zeros(count, np.int32), (PLAIN,))
@@ -196,10 +202,11 @@ def merge_surfaces(meshes: Sequence[TriangleMesh]) -> Surface | None:
         material = np.array([materials.setdefault(m, len(materials)) for m in made], np.int32)
         names = [categories.setdefault(name, len(categories)) for name in surface.categories or ("",)]
         category = surface.category
+        numbers.append(np.array(names, np.int32))
         parts.append({
             "material": material[surface.material],
             "uv": surface.uv, "color": surface.color, "object_id": surface.object_id,
-            "category": None if category is None else np.array(names, np.int32)[category],
+            "category": None if category is None else numbers[-1][category],
         })  # fmt: skip
     empty: dict[str, np.ndarray] = {"uv": np.zeros((1, 3, 2), np.float32), "color": np.full((1, 3, 4), 255, np.uint8)}
     columns: dict[str, Any] = {}
@@ -213,6 +220,7 @@ def merge_surfaces(meshes: Sequence[TriangleMesh]) -> Surface | None:
         ])  # fmt: skip
     if "category" not in columns:
         categories = {}
+    columns |= id_tiles.merged_tiles([(mesh.surface, len(mesh.faces)) for mesh in meshes], numbers)
     return Surface(
         materials=tuple(materials), textures=tuple(pixels[i] for i in range(len(pixels))), categories=tuple(categories),
         **columns,

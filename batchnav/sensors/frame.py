@@ -9,7 +9,7 @@ import torch
 
 from batchnav.errors import ArgumentError
 from batchnav.renderers.choose import make_renderer
-from batchnav.scene.appearance import Appearance
+from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import MAIN, CameraBodies, CameraConfig, MountedCamera, Seeds
 from batchnav.sensors.sensor import Cameras, check_observation
@@ -17,18 +17,31 @@ from batchnav.types import Observation, ObservationSource
 
 BYTES_RENDERED = 4
 """Bytes of a pixel in a depth image, and in a triangle image."""
-ImageKey = tuple[str, int]
-"""Name of a camera, and rendered rows per row of an observation."""
+SEMANTIC = "semantic"
+"""Last part of the key of an image of the semantic meshes."""
+ImageKey = tuple[str, int] | tuple[str, int, str]
+"""Name of a camera, rendered rows per row of an observation; and `SEMANTIC` for an image of the semantic meshes."""
 
 
-def images_needed(sources: Iterable[ObservationSource]) -> dict[ImageKey, list[ObservationSource]]:
-    """Images to render for these sources, each with the sources that read it."""
+def images_needed(
+    sources: Iterable[ObservationSource], has_semantic: bool = False
+) -> dict[ImageKey, list[ObservationSource]]:
+    """Images to render for these sources, each with the sources that read it.
+
+    `has_semantic`: True where scenes have a mesh for ids besides the one for colours.
+    """
     needed: dict[ImageKey, list[ObservationSource]] = {}
     for source in sources:
-        camera = source.requires.camera
-        if camera is not None:
-            needed.setdefault((camera, source.requires.scale), []).append(source)
+        requires = source.requires
+        if requires.camera is not None:
+            key = image_key(requires.camera, requires.scale, requires.semantic and has_semantic)
+            needed.setdefault(key, []).append(source)
     return needed
+
+
+def image_key(camera: str, scale: int, semantic: bool) -> ImageKey:
+    """Key of an image of a camera."""
+    return (camera, scale, SEMANTIC) if semantic else (camera, scale)
 
 
 def appearance_needed(sources: Iterable[ObservationSource]) -> frozenset[str]:
@@ -58,7 +71,8 @@ class GivenImages:
         task: Any = None,
     ):
         self.num_envs, self.device = len(depth), depth.device
-        self.bodies, self.task, self.appearance = bodies, task, appearance
+        self.bodies, self.task = bodies, task
+        self.appearance = self.semantic_appearance = appearance
         self._depth, self._triangle, self._cameras = depth, triangle, cameras
         self._shared: dict[Hashable, Any] = {}
 
@@ -68,11 +82,11 @@ class GivenImages:
             raise ArgumentError("cameras: found none, expected the cameras of the images")
         return self._cameras
 
-    def depth(self, camera: str = MAIN, scale: int = 1) -> torch.Tensor:
+    def depth(self, camera: str = MAIN, scale: int = 1, semantic: bool = False) -> torch.Tensor:
         """The depth images."""
         return self._depth
 
-    def triangle(self, camera: str = MAIN, scale: int = 1) -> torch.Tensor:
+    def triangle(self, camera: str = MAIN, scale: int = 1, semantic: bool = False) -> torch.Tensor:
         """The triangle images. ArgumentError where there are none."""
         if self._triangle is None:
             raise ArgumentError("triangles: found none, expected triangle images of the same views as the depth images")
@@ -118,10 +132,17 @@ class Frame:
     ):
         self.bodies, self.task, self.appearance = bodies, task, bank.appearance
         self.num_envs, self.device = len(bodies.heading), bank.device
+        self._has_semantic, self.semantic_appearance = bank.semantic is not None, (bank.semantic or bank).appearance
         self.max_climb = bank.max_climb
         self._made_of = bank, dict(cameras), renderer, seeds
-        needed = images_needed(sources := tuple(sources))
-        read = {camera for camera, _ in needed}
+        needed = images_needed(sources := tuple(sources), self._has_semantic)
+        for source in sources if self._has_semantic else ():
+            if source.requires.semantic and (both := source.requires.appearance.intersection(COLOR_FIELDS)):
+                raise ArgumentError(
+                    f"{source.spec.name}: found a sensor of ids that also reads {', '.join(sorted(both))}, expected "
+                    "two sensors: in these scenes colours and ids belong to different meshes"
+                )
+        read = {key[0] for key in needed}
         self.mounts = {
             name: MountedCamera(bodies, camera, number, seeds)
             for number, (name, camera) in enumerate(cameras.items())
@@ -129,15 +150,15 @@ class Frame:
         }
         """Cameras that a source reads, by name."""
         self.renderers = {
-            (name, scale): make_renderer(
-                renderer, bank, self.num_envs, height=scale * cameras[name].height,
-                width=scale * cameras[name].width, hfov_deg=cameras[name].hfov_deg,
-                backface_culling=cameras[name].backface_culling,
+            key: make_renderer(
+                renderer, bank.semantic if SEMANTIC in key[2:] and bank.semantic else bank, self.num_envs,
+                height=key[1] * cameras[key[0]].height, width=key[1] * cameras[key[0]].width,
+                hfov_deg=cameras[key[0]].hfov_deg, backface_culling=cameras[key[0]].backface_culling,
                 max_depth=max(source.requires.max_depth for source in readers),
             )
-            for (name, scale), readers in needed.items()
+            for key, readers in needed.items()
         }  # fmt: skip
-        """Renderers by camera name and scale."""
+        """Renderers by `image_key`."""
         self._with_triangles: set[ImageKey] = set()
         self._shared: dict[Hashable, Any] = {}
         self._resources: dict[Hashable, Any] = {}
@@ -155,7 +176,9 @@ class Frame:
         """Begin a step in which these sources are read: discard the results of the last step."""
         self._shared.clear()
         self._with_triangles = {
-            key for key, readers in images_needed(sources).items() if any(r.requires.triangles for r in readers)
+            key
+            for key, readers in images_needed(sources, self._has_semantic).items()
+            if any(reader.requires.triangles for reader in readers)
         }
 
     def cameras(self, name: str) -> Cameras:
@@ -167,16 +190,16 @@ class Frame:
 
         return self.shared(("cameras", name), move)
 
-    def depth(self, camera: str, scale: int = 1) -> torch.Tensor:
+    def depth(self, camera: str, scale: int = 1, semantic: bool = False) -> torch.Tensor:
         """Planar depth f32 [N, scale * H, scale * W], metres, 0 for holes; without sensor noise."""
-        return self._rendered((camera, scale))[0]
+        return self._rendered(image_key(camera, scale, semantic and self._has_semantic))[0]
 
-    def triangle(self, camera: str, scale: int = 1) -> torch.Tensor:
+    def triangle(self, camera: str, scale: int = 1, semantic: bool = False) -> torch.Tensor:
         """Triangle indices i32 [N, scale * H, scale * W], -1 for holes.
 
         ArgumentError where no source of this step requires triangles of this image.
         """
-        triangle = self._rendered((camera, scale))[1]
+        triangle = self._rendered(image_key(camera, scale, semantic and self._has_semantic))[1]
         if triangle is None:
             raise ArgumentError(
                 f"camera {camera!r}: found no source that requires its triangles, expected "

@@ -1,27 +1,38 @@
-"""Semantic and instance sensors: category, and object id, of the visible triangle of each pixel.
+"""Semantic and instance sensors: category, and object id, of the visible surface of each pixel.
 
-Ids are exact: neighbouring pixels are never mixed, and rollouts store int32.
+Ids are exact: neighbouring pixels are never mixed, and rollouts store int32. Where ids are painted on a texture and a
+triangle has several (`scene/id_tiles.py`), a pixel reads the texel nearest to the visible point.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numba import prange
 
+from batchnav.geometry.camera import pixel_ray
+from batchnav.geometry.pose import camera_axes
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.intrinsics import float_bits, fma, load4
 from batchnav.runtime.kernels.launch import launch
+from batchnav.scene.appearance import ID_FIELDS, Appearance
+from batchnav.scene.id_tiles import ON_THE_LINE
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import CameraSensor
 from batchnav.types import Frame, Spec
 
-_NOTHING = np.int32(0)
+_NOTHING, _UNIT = np.int32(0), np.int32(1)
+_A, _U, _V, _SIZE = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
+"""Columns where the four parts of an id patch begin."""
+_ZERO, _ON_THE_LINE = np.float32(0.0), np.float32(ON_THE_LINE)
 _HIGHEST = float(np.iinfo(np.int32).max)
 
 
 class _IdSensor(CameraSensor):
-    """i32 [N, 1, H, W]: a field of `Appearance` at the visible triangle; 0 for holes and unknown values."""
+    """i32 [N, 1, H, W]: an id of the visible surface; 0 for holes and unknown values."""
 
     name: str
     field: str
@@ -33,11 +44,26 @@ class _IdSensor(CameraSensor):
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Write the ids."""
         triangle, appearance = self.surfaces(frame, out)
-        arrays = view(triangle.view(-1)), view(getattr(appearance, self.field)), view(out.view(-1))
-        if out.is_cuda:
-            launch(_look_up_cuda, out.numel(), *arrays)
+        ids = view(getattr(appearance, self.field))
+        if len(appearance.id_patches):
+            self._write_tiled(frame, appearance, triangle, out)
+        elif out.is_cuda:
+            launch(_look_up_cuda, out.numel(), view(triangle.view(-1)), ids, view(out.view(-1)))
         else:
-            _look_up_cpu(*arrays)
+            _look_up_cpu(view(triangle.view(-1)), ids, view(out.view(-1)))
+
+    def _write_tiled(
+        self, frame: Frame, appearance: Appearance[torch.Tensor], triangle: torch.Tensor, out: torch.Tensor
+    ) -> None:
+        """Write the ids of scenes with tiles."""
+        fields = (getattr(appearance, self.field), appearance.id_patches, appearance.id_texels)
+        poses = self.cameras(frame).poses[1:]
+        arrays = (view(triangle), view(self.depth(frame)), *map(view, poses), _Ids(*map(view, fields)))
+        column = np.int32(ID_FIELDS.index(self.field))
+        if out.is_cuda:
+            launch(_tiled_cuda, out.numel(), *arrays, column, view(out))
+        else:
+            _tiled_cpu(*arrays, column, view(out))
 
 
 class SemanticSensor(_IdSensor):
@@ -50,6 +76,15 @@ class InstanceSensor(_IdSensor):
     """Object ids, numbered by each scene: two scenes of a bank may use the same id."""
 
     name, field = "instance", "object_id"
+
+
+class _Ids(NamedTuple):
+    """Fields of `Appearance` that give ids."""
+
+    ids: Any
+    """i32 [F]: `object_id` or `category`."""
+    patches: Any
+    texels: Any
 
 
 @device_function
@@ -69,3 +104,57 @@ def _look_up_cuda(triangle, ids, ids_out):
     pixel = np.uint64(cuda.grid(1))  # unsigned, so that no index is negative
     if pixel < np.uint64(len(triangle)):
         ids_out[pixel] = _id_of(triangle[pixel], ids)
+
+
+@device_function
+def _tiled_id(number, depth, ray, place, ids, column):
+    """Id of triangle `number` at the visible point; `column` of `id_texels`."""
+    if number < 0:
+        return _NOTHING
+    patch = ids.ids[np.uint32(number)]
+    if patch >= 0:
+        return patch
+    patch = np.int32(~patch)
+    ax, ay, az, u = load4(ids.patches, patch, _A)
+    ux, uy, uz, v = load4(ids.patches, patch, _U)
+    vx, vy, vz, first = load4(ids.patches, patch, _V)
+    width, height, _, _ = load4(ids.patches, patch, _SIZE)
+    x = fma(depth, ray[0], place[0] - ax)
+    y = fma(depth, ray[1], place[1] - ay)
+    z = fma(depth, ray[2], place[2] - az)
+    u += fma(ux, x, fma(uy, y, uz * z))
+    v += fma(vx, x, fma(vy, y, vz * z))
+    columns = float_bits(width)
+    row, texel = _nearest(v, float_bits(height)), _nearest(u, columns)
+    return ids.texels[np.uint32(float_bits(first) + np.int32(row * columns) + texel), np.uint32(column)]
+
+
+@device_function
+def _nearest(place, size):
+    """Number of the texel at a place on a tile of `size` texels; also for NaN."""
+    inside = min(max(place - _ON_THE_LINE, _ZERO), np.float32(size - _UNIT))
+    return min(max(np.int32(inside), _NOTHING), np.int32(size - _UNIT))
+
+
+@cpu_kernel
+def _tiled_cpu(triangle, depth, position, heading, pitch, tan_half_hfov, ids, column, ids_out):
+    n, height, width = triangle.shape
+    for task in prange(n * height):
+        i, row = np.uint32(task // height), np.uint32(task % height)
+        axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
+        half = tan_half_hfov[i]
+        for x in range(np.uint32(width)):
+            ray = pixel_ray(np.int32(row), np.int32(x), axes, np.int32(height), np.int32(width), half)
+            ids_out[i, 0, row, x] = _tiled_id(triangle[i, row, x], depth[i, row, x], ray, place, ids, column)
+
+
+@cuda_kernel
+def _tiled_cuda(triangle, depth, position, heading, pitch, tan_half_hfov, ids, column, ids_out):
+    n, height, width = triangle.shape
+    pixel = cuda.grid(1)
+    if pixel < n * height * width:
+        i, rest = pixel // (height * width), pixel % (height * width)
+        row, x = rest // width, rest % width
+        axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
+        ray = pixel_ray(np.int32(row), np.int32(x), axes, np.int32(height), np.int32(width), tan_half_hfov[i])
+        ids_out[i, 0, row, x] = _tiled_id(triangle[i, row, x], depth[i, row, x], ray, place, ids, column)

@@ -11,7 +11,7 @@ import torch
 from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import tan_half
 from batchnav.runtime.kernels.arrays import check_tensor
-from batchnav.scene.appearance import Appearance
+from batchnav.scene.appearance import ID_FIELDS, Appearance
 from batchnav.types import Frame, ObservationSource, Requirements, Spec
 
 
@@ -84,6 +84,8 @@ class CameraSensor(ObservationSource):
         appearance: fields of `scene.appearance.Appearance` that it reads.
         max_depth: depth, metres, from which on a renderer may return holes instead of surfaces.
         scale: rendered rows (and columns) per row (and column) of the observation.
+
+    A sensor that reads a field of `ID_FIELDS` sees the mesh with the ids.
     """
 
     def __init__(
@@ -94,8 +96,9 @@ class CameraSensor(ObservationSource):
         max_depth: float = math.inf,
         scale: int = 1,
     ):
+        fields = frozenset(appearance)
         self.spec = spec
-        self.requires = Requirements("", scale, triangles, frozenset(appearance), max_depth)
+        self.requires = Requirements("", scale, triangles, fields, max_depth, semantic=bool(fields & {*ID_FIELDS}))
 
     def of_camera(self, name: str) -> Self:
         """Assign the sensor to a camera by name, and return it. The name becomes a prefix of the observation's name."""
@@ -109,11 +112,11 @@ class CameraSensor(ObservationSource):
 
     def depth(self, frame: Frame) -> torch.Tensor:
         """Planar depth f32 [N, scale * H, scale * W], metres, 0 for holes."""
-        return frame.depth(self._camera, self.requires.scale)
+        return frame.depth(self._camera, self.requires.scale, self.requires.semantic)
 
     def triangle(self, frame: Frame) -> torch.Tensor:
         """Triangle indices i32 [N, scale * H, scale * W], -1 for holes."""
-        return frame.triangle(self._camera, self.requires.scale)
+        return frame.triangle(self._camera, self.requires.scale, self.requires.semantic)
 
     def surfaces(self, frame: Frame, out: torch.Tensor) -> tuple[torch.Tensor, Appearance[torch.Tensor]]:
         """Triangle indices i32 [N, H, W] for `out` [N, C, H, W], and the appearance of the triangles.
@@ -121,11 +124,12 @@ class CameraSensor(ObservationSource):
         ArgumentError where one is missing or the sizes differ: kernels check nothing.
         """
         triangle, expected = self.triangle(frame), out.shape[:1] + out.shape[2:]
-        if frame.appearance is None:
+        appearance = frame.semantic_appearance if self.requires.semantic else frame.appearance
+        if appearance is None:
             raise ArgumentError(f"{self.spec.name}: found scenes without appearance, expected the fields it requires")
         if triangle.shape != expected:
             raise ArgumentError(f"{self.spec.name}: found triangles {list(triangle.shape)}, expected {list(expected)}")
-        return triangle, frame.appearance
+        return triangle, appearance
 
     @property
     def _camera(self) -> str:

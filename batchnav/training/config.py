@@ -18,7 +18,7 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.ppo.config import ImitationConfig, PPOConfig
 from batchnav.renamed import SENSORS, current
 from batchnav.runtime.distributed.ranks import Ranks
-from batchnav.scene.appearance import FROM_FILES
+from batchnav.scene.appearance import FROM_FILES, ID_FIELDS
 from batchnav.scene.images import AppearanceConfig
 
 
@@ -110,7 +110,8 @@ class TrainingConfig:
     def appearance(self) -> AppearanceConfig | bool:
         """Surface data that scenes are loaded with, as `load_scene` takes it; False for agents that see depth only."""
         is_read = needed_appearance(self.env) & FROM_FILES
-        return AppearanceConfig(self.scenes.largest_texture) if is_read else False
+        ids = not is_read.isdisjoint(ID_FIELDS)
+        return AppearanceConfig(self.scenes.largest_texture, ids) if is_read else False
 
     @property
     def appearance_fields(self) -> frozenset[str]:

@@ -20,7 +20,8 @@ from scipy.spatial.transform import Rotation
 
 from batchnav.data.files import first_containing, is_number, natural_order, read_json, short
 from batchnav.data.habitat.urdf import read_urdf
-from batchnav.data.sources.asset import Part, asset_of, unit, vector
+from batchnav.data.sources.annotations import ANNOTATIONS
+from batchnav.data.sources.asset import Part, asset_of, described, unit, vector
 from batchnav.data.sources.scene_source import STAGE_CONFIG, SceneSource, scene_id_of
 from batchnav.errors import MeshError
 
@@ -83,7 +84,8 @@ class SceneDatasetConfig:
         """The source of a scene instance or of a stage. MeshError for an unknown name or a broken file."""
         instance = self._find("scene_instances", name)
         if instance is None:
-            stage = self._stage(name, f"{self.path}: scene {name!r}")
+            descriptor = self._lexicons.get(f"{_stage_stem(name)}.semantic")
+            stage = self._stage(name, f"{self.path}: scene {name!r}", descriptor)
             return SceneSource(scene_id_of(Path(name)), (stage,), self._navmesh(name, stage.asset.path))
         return self._instance_source(instance)
 
@@ -94,7 +96,9 @@ class SceneDatasetConfig:
         if not isinstance(stage, dict) or not isinstance(stage.get("template_name"), str):
             raise MeshError(f"{where}: field 'stage_instance': found {short(stage)}, expected one with a template_name")
         # Habitat reads the translation and rotation of a stage instance but does not apply them.
-        parts = [] if stage["template_name"] == NO_STAGE else [self._stage(stage["template_name"], where)]
+        named = data.get("semantic_scene_instance")
+        descriptor = self._lexicons.get(named) if isinstance(named, str) else None
+        parts = [] if stage["template_name"] == NO_STAGE else [self._stage(stage["template_name"], where, descriptor)]
         missing: list[str] = []
         origin, names, number = data.get("translation_origin"), self._names(data), 0
         for section, place in (("objects", self._place_object), ("articulated_objects", self._place_articulated)):
@@ -126,16 +130,17 @@ class SceneDatasetConfig:
         return SceneSource(name, tuple(parts), navmesh, tuple(dict.fromkeys(missing)), self.path.parent / "prepared")
 
     def _read_lexicons(self, data: dict) -> dict[str, Path]:
-        """Files with category names, by name: files in the config, and files in its search folders."""
+        """Files with category names or annotations, by name: files in the config, and in its search folders."""
         cell = data.get("semantic_scene_descriptor_instances", {})
         where = f"{self.path}: field 'semantic_scene_descriptor_instances'"
         if not isinstance(cell, dict):
             raise MeshError(f"{where}: found {short(cell)}, expected an object of paths")
         found = {}
-        for patterns in _typed(cell, "paths", dict, where).values():
+        for extension, patterns in _typed(cell, "paths", dict, where).items():
+            suffix = extension if extension in ANNOTATIONS else ".json"
             if not isinstance(patterns, list) or not all(isinstance(p, str) and "\0" not in p for p in patterns):
                 raise MeshError(f"{where}: paths: found {short(patterns)}, expected a list of paths")
-            found.update({file.name.removesuffix(".json"): file for file in self._search(patterns, ".json")})
+            found.update({file.name.removesuffix(suffix): file for file in self._search(patterns, suffix)})
         named = {name: file for name, file in cell.items() if isinstance(file, str) and "\0" not in file}
         return found | {name: self.path.parent / file for name, file in named.items()}
 
@@ -162,14 +167,17 @@ class SceneDatasetConfig:
         number = template.attributes(self._defaults[section]).get("semantic_id") if names else None
         return names.get(number, "") if isinstance(number, int) else ""
 
-    def _stage(self, name: str, where: str) -> Part:
+    def _stage(self, name: str, where: str, descriptor: Path | None) -> Part:
+        """A stage. `descriptor`: annotation file of its ids; None, or a lexicon of objects: as the stage says."""
         template = self._find("stages", name)
         if template is None:
             raise MeshError(
                 f"{where}: found no stage {name!r} in {self.path}, which has {len(self._templates['stages'])}"
             )
         attributes = template.attributes(self._defaults["stages"])
-        return Part(asset_of(attributes, template.file.parent, template.handle, is_stage=True))
+        asset = asset_of(attributes, template.file.parent, template.handle, is_stage=True)
+        usable = descriptor is not None and descriptor.suffix in ANNOTATIONS and os.path.isfile(descriptor)
+        return Part(described(asset, descriptor) if usable else asset)
 
     def _place_object(self, template: _Template, row: dict, where: str) -> list[Part]:
         attributes = template.attributes(self._defaults["objects"])
@@ -279,6 +287,11 @@ def _rotation(row: dict, where: str) -> np.ndarray:
 
 def _translation(row: dict, where: str) -> np.ndarray:
     return np.array(vector(row, "translation", where, (0.0, 0.0, 0.0)))
+
+
+def _stage_stem(name: str) -> str:
+    """Name of a scene without folder and suffixes."""
+    return _stem(Path(name)).removesuffix(".basis")
 
 
 def _uniform_scale(row: dict, where: str) -> float:

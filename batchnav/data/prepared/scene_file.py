@@ -11,7 +11,11 @@ and category names:
 
     material i32 [F]      uv f32 [F, 3, 2]      color u8 [F, 3, 4]
     object_id i32 [F]     category i32 [F]      finish i32 [M, 4]
+    tile i32 [F]          tile_uv f32 [F, 3, 2] tiles i32 [B, 3]    tile_ids i32 [T, 2]
     texture_0, texture_1 ... u8 [h, w, 4]
+
+A scene whose ids have a mesh of their own has the same arrays of that mesh, without a navmesh, with names that begin
+with "ids."; the metadata field "ids" is its "surface".
 
 The metadata hold a checksum of each array, the version of the BVH's layout, and a fingerprint of the scene's source:
 sizes, dates and places of its files, and the source code that bakes navmeshes and builds BVHs.
@@ -38,7 +42,9 @@ from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.scene import bvh
 from batchnav.scene.bvh import BVH
 from batchnav.scene.checks import check_scene_arrays
+from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
 from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.mesh import appearance_config
 from batchnav.scene.scene import Scene, baker_version, is_baked_for
 from batchnav.scene.surface import check_surface
 from batchnav.types import Material, Surface, Texture, TriangleMesh
@@ -50,7 +56,9 @@ _ARRAYS = {
     "order": ("int32", None), "navmesh": ("uint8", None),
 }  # fmt: skip
 """Data type and row length of each array; None for one-dimensional arrays."""
-_SURFACE = ("material", "uv", "color", "object_id", "category", "finish")
+_IDS = "ids."
+"""Begin of the names of the arrays of the mesh with the ids."""
+_SURFACE = ("material", "uv", "color", "object_id", "category", "finish", *TILE_FIELDS)
 """Optional arrays of the surface."""
 _TEXTURE = "texture_"
 
@@ -64,38 +72,40 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: 
         made_from: `fingerprint` of the scene's source.
         durable: as in `runtime.files.atomic.replacing`.
     """
-    arrays = {
-        "vertices": scene.mesh.vertices, "faces": scene.mesh.faces, "nodes": scene.bvh.nodes,
-        "triangles": scene.bvh.triangles, "order": scene.bvh.order,
-        "navmesh": np.frombuffer(bytearray(navmesh_file.serialise(scene.navmesh.file)), np.uint8),
-    }  # fmt: skip
-    surface, looks = _surface_arrays(scene.mesh.surface)
-    arrays = {name: np.ascontiguousarray(array) for name, array in (arrays | looks).items()}
+    surface, arrays = _mesh_arrays(scene)
+    arrays["navmesh"] = np.frombuffer(bytearray(navmesh_file.serialise(scene.navmesh.file)), np.uint8)
+    ids = {}
+    if scene.semantic is not None:
+        ids["ids"], of_ids = _mesh_arrays(scene.semantic)
+        arrays |= {_IDS + name: array for name, array in of_ids.items()}
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     sums = {name: zlib.crc32(array.data) for name, array in arrays.items()}
     metadata = {
         "kind": _KIND, "name": scene.name, "made_from": made_from, "dropped": str(scene.mesh.num_dropped),
-        "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface,
+        "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface, **ids,
     }  # fmt: skip
     with replacing(Path(path), MeshError, durable=durable) as part:
         part.write_bytes(safetensors_bytes(arrays, metadata))
 
 
-def load_prepared(path: str | Path, appearance: bool = True) -> Scene:
+def load_prepared(path: str | Path, appearance: AppearanceConfig | bool = True) -> Scene:
     """A prepared scene, mapped into memory. MeshError where the file is damaged or of another kind.
 
-    Without `appearance` the surface is not read.
+    `appearance`: False to read no surface; True, or settings, whose `ids` say whether to read a mesh of ids.
     """
-    path = Path(path)
+    path, config = Path(path), appearance_config(appearance)
     if not path.is_file():  # reading a pipe would block
         raise MeshError(f"{path}: cannot be read: found no such file")
     try:
         # torch maps the file; NumPy's reader would copy it.
         with safe_open(path, framework="pt") as file:
             metadata = _metadata(file, path)
-            found = [name for name in file.keys() if appearance or name in _ARRAYS]  # noqa: SIM118 - no mapping
-            arrays = {name: file.get_tensor(name).numpy() for name in {*_ARRAYS, *found}}
+            has_ids = "ids" in metadata and config is not None and config.ids
+            expected = _ARRAYS | {_IDS + key: kind for key, kind in _ARRAYS.items() if has_ids and key != "navmesh"}
+            found = [name for name in file.keys() if config and (has_ids or not name.startswith(_IDS))]  # noqa: SIM118
+            arrays = {name: file.get_tensor(name).numpy() for name in {*expected, *found}}
         sums = json.loads(metadata["sums"])
-        for key, (kind, width) in _ARRAYS.items():
+        for key, (kind, width) in expected.items():
             array = arrays[key]
             if array.dtype != kind or array.shape[1:] != (() if width is None else (width,)):
                 raise MeshError(f"{path}: array {key!r}: found {array.dtype} {list(array.shape)}, expected {kind}")
@@ -105,16 +115,35 @@ def load_prepared(path: str | Path, appearance: bool = True) -> Scene:
         name, dropped = metadata["name"], int(metadata["dropped"])
         if dropped < 0:
             raise ValueError(f"{dropped} triangles dropped")
-        surface = _surface_of(metadata["surface"], arrays) if appearance else None
+        surface = None if config is None else _surface_of(metadata["surface"], arrays)
+        of_ids = {key.removeprefix(_IDS): array for key, array in arrays.items() if key.startswith(_IDS)}
+        ids = _surface_of(metadata["ids"], of_ids) if has_ids else None
     except OSError as error:
         raise MeshError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise MeshError(f"{path}: is not a prepared scene ({error}); prepare it again") from error
-    surface = surface and check_surface(surface, len(arrays["faces"]), str(path))
-    mesh = TriangleMesh(arrays["vertices"], arrays["faces"], dropped, surface)
+    navmesh = NavMesh(navmesh_file.parse(arrays["navmesh"].tobytes(), str(path)))
+    semantic = _scene_of(name, of_ids, ids, navmesh, str(path)) if has_ids else None
+    scene = _scene_of(name, arrays, surface, navmesh, str(path))
+    return scene._replace(mesh=scene.mesh._replace(num_dropped=dropped), semantic=semantic)
+
+
+def _mesh_arrays(scene: Scene) -> tuple[str, dict[str, np.ndarray]]:
+    """A scene's surface as JSON text; and the arrays of mesh, BVH and surface."""
+    surface, arrays = _surface_arrays(scene.mesh.surface)
+    return surface, {
+        "vertices": scene.mesh.vertices, "faces": scene.mesh.faces, "nodes": scene.bvh.nodes,
+        "triangles": scene.bvh.triangles, "order": scene.bvh.order, **arrays,
+    }  # fmt: skip
+
+
+def _scene_of(name: str, arrays: dict[str, np.ndarray], surface: Surface | None, navmesh: NavMesh, path: str) -> Scene:
+    """A scene of checked arrays. MeshError, with `path`, for invalid ones."""
+    surface = surface and check_surface(surface, len(arrays["faces"]), path)
+    mesh = TriangleMesh(arrays["vertices"], arrays["faces"], surface=surface)
     bvh = BVH(arrays["nodes"], arrays["triangles"], arrays["order"])
-    check_scene_arrays(mesh, bvh, str(path))
-    return Scene(name, mesh, NavMesh(navmesh_file.parse(arrays["navmesh"].tobytes(), str(path))), bvh)
+    check_scene_arrays(mesh, bvh, path)
+    return Scene(name, mesh, navmesh, bvh)
 
 
 def _surface_arrays(surface: Surface | None) -> tuple[str, dict[str, np.ndarray]]:
@@ -158,7 +187,7 @@ def load_source(
     NavMeshError.
     """
     if made_from(source.prepared) == fingerprint(source):
-        scene = load_prepared(source.prepared, appearance is not False)._replace(name=source.name)
+        scene = load_prepared(source.prepared, appearance)._replace(name=source.name)
         if settings is None or is_baked_for(scene.navmesh, settings):
             return scene
     return source.load(settings, appearance)

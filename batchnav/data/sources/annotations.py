@@ -1,10 +1,10 @@
 """Semantic annotations of mesh files: the object that each triangle belongs to, and the object's category.
 
-The annotation file lies in the folder of the mesh file:
+The annotation file lies in the folder of the mesh file, unless a stage config names one:
 
 - HM3D: `X.semantic.glb`, whose texture has one colour per object, and `X.semantic.txt`: a header line, then rows
-  `id,RRGGBB,"category",region`. A triangle takes the texture's colour at its centroid. Textures with lossy compression
-  (JPEG, most KTX 2) change the colours; such files are refused.
+  `id,RRGGBB,"category",region`. A pixel reads the texel at the visible point; `Surface.object_id` has the one at the
+  triangle's centroid. Textures with lossy compression (JPEG, most KTX 2) change the colours; such files are refused.
 - Replica: `mesh_semantic.ply`, whose faces have an `object_id`, and `info_semantic.json` with `objects` of `id` and
   `class_name`.
 - Gibson: `X_semantic.ply`, whose faces have an `object_id`, and `X.scn` with `objects` of `id` and `class_`.
@@ -12,7 +12,8 @@ The annotation file lies in the folder of the mesh file:
   (object, region, category); rows that begin with C are categories (category, number and name in the full list, number
   and name in mpcat40).
 
-Objects without an annotation have no category.
+Objects without an annotation have no category. The first and the last two keep the ids in another mesh file than the
+colours: `semantic_file` finds it.
 """
 
 from __future__ import annotations
@@ -26,10 +27,16 @@ import numpy as np
 
 from batchnav.data.files import read_json, read_text, short
 from batchnav.errors import MeshError
+from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
+from batchnav.scene.id_tiles import TileMaker, wrapped_texels
+from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.surface import PLAIN
 from batchnav.types import Surface, TriangleMesh
 
 _HM3D_HEADER = "HM3D Semantic Annotations"
-_COLORED = ".semantic.glb"
+_COLORED, _WITH_IDS = ".semantic.glb", "_semantic.ply"
+FULL_SIZE = AppearanceConfig(largest_texture=16384)
+"""Settings for reading mesh files with ids: a texture of reduced size has colours of no object."""
 _NEAR, _MOST_NEAR, _COLORS_ASKED = 4, 0.01, 2000
 """Detection of lossy compression: largest difference per channel between an unlisted colour and a listed one; largest
 share of a scene's triangles with such colours; and number of unlisted colours that are compared, most frequent first.
@@ -37,8 +44,27 @@ share of a scene's triangles with such colours; and number of unlisted colours t
 Measured with 600 colours in squares of 24 pixels: JPEG of quality 10 leaves 11% of the pixels this near to a listed
 colour, quality 30 and more 46% to 98%. The colour of unlabelled surfaces, which may cover more than the allowed share,
 is this near to one of 600 colours by chance in 3% of scenes."""
+ANNOTATIONS = (".txt", ".scn", ".house")
+"""Ends of the names of annotation files that are no lexicons of objects."""
 _NAMES = {"info_semantic.json": "class_name", ".scn": "class_"}
 """Name of the category field of an object, by the end of the file's name."""
+
+
+def is_semantic(path: Path) -> bool:
+    """True for the name of a mesh file that has ids in place of colours."""
+    return path.name.endswith((_COLORED, _WITH_IDS))
+
+
+def semantic_file(path: Path) -> Path | None:
+    """The mesh file that has the ids of another mesh file's scene; None where there is none.
+
+    X.basis.glb and X.glb: X.semantic.glb, if X.semantic.txt is there too, else X_semantic.ply. X.ply: X_semantic.ply.
+    """
+    stem = path.stem.removesuffix(".basis")
+    found = [path.with_name(stem + _COLORED), path.with_name(stem + _WITH_IDS)]
+    found.append(path.parent / "habitat" / (stem + _WITH_IDS))  # Replica
+    present = [file for file in found if os.path.isfile(file) and (file.suffix == ".ply" or annotation_file(file))]
+    return present[0] if present and not is_semantic(path) else None
 
 
 def annotation_file(path: Path) -> Path | None:
@@ -53,24 +79,76 @@ def annotation_file(path: Path) -> Path | None:
     return next((file for file in beside if os.path.isfile(file)), None)
 
 
-def annotate(mesh: TriangleMesh, path: Path) -> TriangleMesh:
-    """The mesh of a file with object ids and categories; unchanged without annotations. MeshError for broken ones."""
-    file, surface = annotation_file(path), mesh.surface
+def annotate(mesh: TriangleMesh, path: Path, file: Path | None = None) -> TriangleMesh:
+    """The mesh of a file with object ids and categories; unchanged without annotations. MeshError for broken ones.
+
+    `file`: the annotation file; None: the one that belongs to the mesh file by name.
+    """
+    file, surface = file or annotation_file(path), mesh.surface
     if file is None or surface is None:
         return mesh
-    if path.name.endswith(_COLORED):
+    if file.suffix == ".txt":
         ids, names = _read_hm3d(file)
         found = _colors_in_the_middle(surface)
         keys = np.array(sorted(ids), np.int64)
         at = np.minimum(np.searchsorted(keys, found), len(keys) - 1)
         _refuse_lossy(path, found[keys[at] != found], len(found), keys)
-        numbers = np.array([ids[key] for key in keys.tolist()], np.int32)[at]
-        object_id = np.where(keys[at] == found, numbers, 0).astype(np.int32)
-    elif surface.object_id is not None:
+        numbers = np.array([ids[key] for key in keys.tolist()], np.int32)
+        object_id = np.where(keys[at] == found, numbers[at], 0).astype(np.int32)
+        surface = _with_categories(surface._replace(object_id=object_id), object_id, names)
+        return mesh._replace(surface=_with_tiles(surface, keys, numbers, names, str(path)))
+    if surface.object_id is not None:
         object_id, names = surface.object_id, _read_house(file) if file.suffix == ".house" else _read_objects(file)
     else:
         return mesh
     return mesh._replace(surface=_with_categories(surface._replace(object_id=object_id), object_id, names))
+
+
+def ids_only(mesh: TriangleMesh) -> TriangleMesh:
+    """The mesh with its ids and without its colours."""
+    surface = mesh.surface
+    if surface is None:
+        return mesh
+    plain = Surface(np.zeros(len(mesh.faces), np.int32), (PLAIN,))
+    fields = ("object_id", "category", "categories", *TILE_FIELDS)
+    return mesh._replace(surface=plain._replace(**{field: getattr(surface, field) for field in fields}))
+
+
+def _with_tiles(
+    surface: Surface, keys: np.ndarray, numbers: np.ndarray, names: Mapping[int, str], name: str
+) -> Surface:
+    """The surface with tiles for triangles of several colours.
+
+    Args:
+        surface: surface with categories.
+        keys: i64 [K], colours 0xRRGGBB of objects.
+        numbers: i32 [K], object id of each colour.
+        names: categories by object id.
+        name: begin of warnings.
+    """
+    rows = {category: row for row, category in enumerate(surface.categories)}
+    categories = [rows[names.get(number, "")] for number in numbers.tolist()]
+    table = np.array([(0, 0), *zip(numbers.tolist(), categories, strict=True)], np.int32)
+    row_of = np.zeros(2**24, np.int32)
+    row_of[keys] = np.arange(1, len(keys) + 1)
+    white = np.ones(len(surface.material), np.bool_)
+    if surface.color is not None:
+        white = (surface.color[..., :3] == 255).all(axis=(1, 2))
+    maker = TileMaker(len(surface.material), name)
+    for row, material in enumerate(surface.materials):
+        faces = np.flatnonzero((surface.material == row) & white)
+        if material.texture < 0 or surface.uv is None or not len(faces):
+            continue
+        texture = surface.textures[material.texture]
+        colors = texture.pixels[..., :3]
+        if material.color[:3] != (1.0, 1.0, 1.0):
+            colors = np.round(colors * np.array(material.color[:3])).astype(np.uint8)
+        red, green, blue = np.moveaxis(colors.astype(np.int32), -1, 0)
+        maker.add(faces, surface.uv[faces], row_of[red << 16 | green << 8 | blue], texture.wrap)
+    tiles = maker.made(table)
+    if tiles is None:
+        return surface
+    return surface._replace(tile=tiles.tile, tile_uv=tiles.tile_uv, tiles=tiles.tiles, tile_ids=tiles.tile_ids)
 
 
 def _with_categories(surface: Surface, object_id: np.ndarray, names: Mapping[int, str]) -> Surface:
@@ -91,10 +169,12 @@ def _colors_in_the_middle(surface: Surface) -> np.ndarray:
         of_it = surface.material == row
         shade[of_it] *= material.color[:3]
         if material.texture >= 0 and surface.uv is not None:
-            pixels = surface.textures[material.texture].pixels
+            texture = surface.textures[material.texture]
+            pixels, wrap = texture.pixels, texture.wrap
             height, width = pixels.shape[:2]
-            u, v = (surface.uv[of_it].astype(np.float64).mean(1) % 1.0).T
-            column, line = (u * width).astype(np.int64) % width, (v * height).astype(np.int64) % height
+            u, v = surface.uv[of_it].astype(np.float64).mean(1).T
+            column = wrapped_texels(np.floor(u * width).astype(np.int64), width, wrap[0])
+            line = wrapped_texels(np.floor(v * height).astype(np.int64), height, wrap[1])
             shade[of_it] *= pixels[line, column, :3] / 255.0
     red, green, blue = np.round(shade * 255.0).astype(np.int64).T
     return red << 16 | green << 8 | blue

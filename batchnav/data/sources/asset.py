@@ -8,18 +8,23 @@ are +Z up with +Y to the front.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from batchnav.data.files import is_number, short
+from batchnav.data.sources.annotations import is_semantic, semantic_file
 from batchnav.errors import MeshError
+from batchnav.scene.id_tiles import without_tiles
 from batchnav.scene.surface import PLAIN, turned
 from batchnav.types import Surface, TriangleMesh
 
 Vector = tuple[float, float, float]
+_STEM = "%%CONFIG_NAME_AS_ASSET_FILENAME%%"
+"""Stands for the name of the mesh file without suffix in the fields of a stage."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,19 @@ class Asset:
     """Scale along the axes of Habitat's frame."""
     centre: Vector | None = None
     """Centre of mass of the object, before scaling; None for the middle of its bounding box."""
+    semantic: Path | None = None
+    """Mesh file with the ids; None: they are in the same file."""
+    semantic_frame: Frame | None = None
+    """Orientation of the mesh file with the ids; None: `frame`."""
+    descriptor: Path | None = None
+    """Annotation file; None: the one that belongs to the mesh file with the ids by name."""
+
+    @property
+    def of_ids(self) -> Asset:
+        """The mesh file with the ids, as an asset."""
+        if self.semantic is None:
+            return self
+        return replace(self, path=self.semantic, frame=self.semantic_frame or self.frame, semantic=None)
 
 
 class Part(NamedTuple):
@@ -87,7 +105,7 @@ class Part(NamedTuple):
         surface = mesh.surface or Surface(np.zeros(count, np.int32), (PLAIN,))
         categories = ("", self.category) if self.category else ("",)
         return mesh._replace(
-            surface=surface._replace(
+            surface=without_tiles(surface)._replace(
                 object_id=np.full(count, self.object_id, np.int32),
                 category=np.full(count, len(categories) - 1, np.int32), categories=categories,
             )
@@ -114,7 +132,48 @@ def asset_of(attributes: dict, folder: Path, where: str, is_stage: bool) -> Asse
     path = folder / name
     frame = _frame(attributes, where, stage_frame(path) if is_stage else Frame())
     centre = vector(attributes, "COM", where) if "COM" in attributes else None
-    return Asset(path, frame, vector(attributes, "scale", where, (1.0, 1.0, 1.0)), centre)
+    asset = Asset(path, frame, vector(attributes, "scale", where, (1.0, 1.0, 1.0)), centre)
+    return with_ids(asset, attributes, folder, where) if is_stage else asset
+
+
+def with_ids(asset: Asset, attributes: dict, folder: Path, where: str) -> Asset:
+    """A stage's asset with its mesh file of ids and its annotation file.
+
+    `semantic_asset` and `semantic_descriptor_filename` name them; else they go by name. Names of missing files are
+    ignored, as in habitat-sim.
+    """
+    mesh = _named_file(attributes, ("semantic_asset",), asset.path, folder, where)
+    semantic = semantic_file(asset.path) if mesh is None else mesh
+    keys = ("semantic_descriptor_filename", "house_filename")
+    descriptor = _named_file(attributes, keys, asset.path, folder, where)
+    frame = None
+    if "semantic_up" in attributes or "semantic_front" in attributes:
+        axes = {name: attributes[f"semantic_{name}"] for name in ("up", "front") if f"semantic_{name}" in attributes}
+        frame = _frame(axes, where, asset.frame)
+    if semantic == asset.path:
+        return replace(asset, descriptor=descriptor)
+    return described(replace(asset, semantic=semantic, semantic_frame=frame), descriptor)
+
+
+def described(asset: Asset, descriptor: Path | None) -> Asset:
+    """The asset with an annotation file, unless that one lists colours of ids and the only mesh has other colours."""
+    paints = descriptor is not None and descriptor.suffix == ".txt"
+    if paints and asset.semantic is None and not is_semantic(asset.path):
+        return asset
+    return replace(asset, descriptor=descriptor or asset.descriptor)
+
+
+def _named_file(attributes: dict, keys: tuple[str, ...], mesh: Path, folder: Path, where: str) -> Path | None:
+    """The existing file that one of these fields names; None where there is none."""
+    for key in keys:
+        name = attributes.get(key, "")
+        if not isinstance(name, str) or "\0" in name:
+            raise MeshError(f"{where}: field {key!r}: found {short(name)}, expected the path of a file")
+        for stem in dict.fromkeys((mesh.stem, mesh.stem.removesuffix(".basis"))):
+            file = folder / name.replace(_STEM, stem)
+            if name and os.path.isfile(file):
+                return file
+    return None
 
 
 def _frame(attributes: dict, where: str, default: Frame) -> Frame:

@@ -10,13 +10,20 @@ from pathlib import Path
 import numpy as np
 
 from batchnav.data.files import read_json
-from batchnav.data.sources.annotations import annotate, annotation_file
+from batchnav.data.sources.annotations import (
+    FULL_SIZE,
+    annotate,
+    annotation_file,
+    ids_only,
+    is_semantic,
+    semantic_file,
+)
 from batchnav.data.sources.asset import Asset, Frame, Part, asset_of, stage_frame
 from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.images import AppearanceConfig
-from batchnav.scene.mesh import check_mesh, load_mesh
+from batchnav.scene.mesh import appearance_config, check_mesh, load_mesh
 from batchnav.scene.scene import Scene, bake_cached, check_baked_for, make_scene
 from batchnav.scene.surface import merge_surfaces
 from batchnav.types import Surface, TriangleMesh
@@ -55,22 +62,41 @@ class SceneSource:
     def files(self) -> list[Path]:
         """All files that the scene depends on, without duplicates."""
         found = [part.asset.path for part in self.parts] + ([self.navmesh] if self.navmesh else [])
-        found += filter(None, map(annotation_file, {part.asset.path for part in self.parts}))
+        assets = {asset for part in self.parts for asset in (part.asset, part.asset.of_ids)}
+        found += [asset.path for asset in assets]
+        found += filter(None, (asset.descriptor or annotation_file(asset.path) for asset in assets))
         return sorted(set(found))
 
     def load_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh:
         """All parts as one mesh, +Y up, metres. MeshError where a file is missing or unusable."""
 
         @functools.cache  # an asset in many places is read once
-        def load(path: Path) -> TriangleMesh:
-            return annotate(load_mesh(path, appearance=appearance), path)
+        def load(asset: Asset) -> TriangleMesh:
+            path, descriptor = asset.path, None if asset.semantic else asset.descriptor
+            read = FULL_SIZE if appearance is not False and (descriptor or is_semantic(path)) else appearance
+            return annotate(load_mesh(path, appearance=read), path, descriptor)
 
-        parts = [part.place(load(part.asset.path)) for part in self.parts]
+        parts = [part.place(load(part.asset)) for part in self.parts]
         if appearance is not False:
             parts = [part.named(mesh) for part, mesh in zip(self.parts, parts, strict=True)]
             if self.surface is not None:
                 parts = [mesh._replace(surface=self.surface) for mesh in parts]
         return merge_meshes(parts, self.name)
+
+    def load_semantic_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh | None:
+        """The mesh with the ids, without colours; None where the ids are those of `load_mesh`, or not asked for."""
+        config = appearance_config(appearance)
+        if config is None or not config.ids or not any(part.asset.semantic for part in self.parts):
+            return None
+
+        @functools.cache
+        def load(asset: Asset, has_ids: bool) -> TriangleMesh:
+            read = FULL_SIZE if has_ids else False
+            return annotate(load_mesh(asset.path, appearance=read), asset.path, asset.descriptor)
+
+        parts = [part._replace(asset=part.asset.of_ids) for part in self.parts]
+        placed = [ids_only(part.named(part.place(load(part.asset, not part.object_id)))) for part in parts]
+        return merge_meshes(placed, self.name)
 
     def load_navmesh(self, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:
         """The navmesh of the scene: its file, or a navmesh baked from `mesh`.
@@ -91,7 +117,8 @@ class SceneSource:
     def load(self, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True) -> Scene:
         """The scene; arguments as in `load_navmesh` and `load_mesh`. MeshError, NavMeshError."""
         mesh = self.load_mesh(appearance)
-        return make_scene(self.name, mesh, self.load_navmesh(mesh, settings))
+        semantic = self.load_semantic_mesh(appearance)
+        return make_scene(self.name, mesh, self.load_navmesh(mesh, settings), semantic=semantic)
 
 
 def merge_meshes(meshes: Sequence[TriangleMesh], name: str) -> TriangleMesh:
@@ -115,13 +142,14 @@ def stage_source(path: Path, name: str | None = None) -> SceneSource:
     `.glb` is +Z up, as in Gibson, MP3D and HM3D.
     """
     config = path.with_suffix(STAGE_CONFIG)
-    asset = read_asset(config) if config.is_file() else Asset(path, stage_frame(path))
+    asset = read_asset(config) if config.is_file() else Asset(path, stage_frame(path), semantic=semantic_file(path))
     return SceneSource(name or scene_id_of(path), (Part(asset),), _existing(path.with_suffix(".navmesh")))
 
 
 def mesh_source(path: Path, frame: Frame | None = None) -> SceneSource:
     """A mesh file outside of data sets: +Y up unless `frame` is given; navmesh from NAME.navmesh in the same folder."""
-    return SceneSource(str(path), (Part(Asset(path, frame or Frame())),), _existing(path.with_suffix(".navmesh")))
+    asset = Asset(path, frame or Frame(), semantic=semantic_file(path))
+    return SceneSource(str(path), (Part(asset),), _existing(path.with_suffix(".navmesh")))
 
 
 def file_source(path: Path) -> SceneSource:
