@@ -16,14 +16,19 @@ from batchnav.scene.bank import SceneBank
 from batchnav.types import Renderer
 
 RENDERERS = {"raycast": RaycastRenderer, "opengl": OpenGLRenderer}
+"""Renderers by name."""
 CAMERA_HEIGHT = 1.25
 """Height above the navmesh of the cameras in timed batches, metres."""
 _WARM_UP, _BATCHES = 2, 5
+"""Number of batches before timing, and of timed batches."""
 _log = logging.getLogger(__name__)
 
 
 def make_renderer(name: str, bank: SceneBank, num_agents: int, **options) -> Renderer:
-    """A renderer by name: "raycast", "opengl", or "auto" for the faster one. Options: see `RaycastRenderer`."""
+    """A renderer by name: "raycast", "opengl", or "auto" for the faster one. Options: see `RaycastRenderer`.
+
+    ArgumentError for another name, and for any name but "raycast" with a bank whose scenes are streamed.
+    """
     if name != "raycast" and not bank.scenes:
         raise ArgumentError(f"renderer: found {name!r} with scene streaming, expected 'raycast'")
     if name == "auto":

@@ -7,7 +7,9 @@ import numpy as np
 from batchnav.types import TriangleMesh
 
 NEAR = 0.01
+"""Distance of the near plane, metres."""
 _PIXELS_AT_ONCE = 256
+"""Pixels whose rays are tested together, which bounds memory."""
 
 
 def render_reference(

@@ -40,6 +40,7 @@ class Layout(NamedTuple):
 
     columns: int
     rows: int
+    """Columns and rows of tiles in a layer."""
     layers: int
     slice: int
     """Number of agents that are culled together."""
@@ -50,7 +51,10 @@ class Layout(NamedTuple):
 
 
 def arrange(num_agents: int, height: int, width: int, most_clusters: int, limits: Limits) -> Layout:
-    """Layout of agents' tiles and lists within OpenGL's limits. DeviceError where they do not fit."""
+    """Layout of agents' tiles and lists within OpenGL's limits; `most_clusters`: largest number of clusters of a scene.
+
+    DeviceError where they do not fit.
+    """
     columns = min(_MAX_VIEWPORT_TILES, limits.texture_size // width, num_agents)
     rows = min(_MAX_VIEWPORT_TILES, limits.texture_size // height, -(-num_agents // max(columns, 1)))
     if columns == 0 or rows == 0:
@@ -90,7 +94,7 @@ def check_triangles(clusters: Clusters, limits: Limits, renderer: str) -> None:
 def check_memory(
     sizes: dict[str, int], others: int, limits: Limits, free: int | None, what: str, renderer: str
 ) -> None:
-    """DeviceError where a buffer, or all buffers with `others` further bytes, exceed the memory; call it first."""
+    """DeviceError where a buffer, or all buffers with `others` further bytes, exceed the memory. Call it before allocating."""
     for name, size in sizes.items():
         if size > limits.block:
             raise DeviceError(

@@ -26,6 +26,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.types import Visibility
 
 _FAR = np.float32(3.0e38)
+"""Planar depth where rays end without `max_depth`, metres."""
 
 
 class RaycastRenderer:
