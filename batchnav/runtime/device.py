@@ -33,7 +33,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
         if importlib.util.find_spec("numba_cuda") is None:
             raise DeviceError(
                 f"device {str(device)!r}: found no numba-cuda, which compiles kernels for it; pip install "
-                f"'batchnav[cuda]', or use --device cpu"
+                f"'batchnav[cuda]', or use device='cpu'"
             )
         if device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
