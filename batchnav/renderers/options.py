@@ -16,7 +16,7 @@ NEAR = np.float32(0.01)
 
 
 def check_options(bank: SceneBank, num_agents: int, height: int, width: int, hfov_deg: float, max_depth: float) -> None:
-    """ArgumentError where a renderer's option has the wrong type, is out of range, or needs more memory than there is."""
+    """ArgumentError where a renderer's option has the wrong type, is out of range or needs too much memory."""
     check_kind("bank", bank, SceneBank)
     count = check_int("num_agents", num_agents, 1, 2**24)
     count *= check_int("height", height, 1, 8192) * check_int("width", width, 1, 8192)

@@ -94,7 +94,10 @@ def check_triangles(clusters: Clusters, limits: Limits, renderer: str) -> None:
 def check_memory(
     sizes: dict[str, int], others: int, limits: Limits, free: int | None, what: str, renderer: str
 ) -> None:
-    """DeviceError where a buffer, or all buffers with `others` further bytes, exceed the memory. Call it before allocating."""
+    """DeviceError where a buffer, or all buffers with `others` further bytes, exceed the memory.
+
+    Call it before allocating.
+    """
     for name, size in sizes.items():
         if size > limits.block:
             raise DeviceError(
