@@ -6,19 +6,21 @@ a strong greedy explorer, not an upper bound. Candidates are points sampled on e
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numba import prange
 
-from batchnav.agents.shortest_path import PathFollower, SearchKernel
+from batchnav.agents.shortest_path import PathFollower
 from batchnav.envs.nav import NavEnv
 from batchnav.geometry.point import keep_point, point_at, squared_distance
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.sim.bodies import LEFT, STOP
+from batchnav.tasks.steps import bind
 from batchnav.tasks.visited_cells import cell_of, start_frame, was_visited
 
 POINTS = 512
@@ -140,8 +142,8 @@ class FrontierAgent:
         )  # fmt: skip
         settings = FrontierSettings(sim.body.forward_step, np.float32(env.task.config.cell_size))
         read = sim.bank.navmesh_view, view(sim.bodies), view(env.task.state), view(self._candidates), settings
-        written = (view(self._targets),)
-        self.update_targets = SearchKernel(update_targets_cpu, update_targets_cuda, env, scratch, read, written)
+        kernels = update_targets_cpu, update_targets_cuda
+        self.update_targets: Callable[[], Any] = bind(sim, kernels, read, (view(self._targets),), scratch)
         """Chooses the targets of the next actions."""
 
     def reset(self, num_envs: int) -> None:

@@ -7,6 +7,7 @@ with the costs of habitat-sim's GreedyGeodesicFollower.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from batchnav.navmesh.geodesic import find_path, geodesic_distance
 from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
-from batchnav.runtime.kernels.launch import launch
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, collided, level_squared_distance, point_ahead
 from batchnav.tasks.formulas import goal_in_agent_frame
+from batchnav.tasks.steps import bind
 
 MIN_PROGRESS = np.float32(0.25)
 """Progress of a forward step, in steps, below which the follower compares all headings."""
@@ -117,36 +118,6 @@ def follow_cuda(nav, bodies, targets, body, radius, scratch, turns_out, actions_
         actions_out[i] = follow(i, nav, bodies, targets, body, radius, scratch, i, turns_out)
 
 
-class SearchKernel:
-    """A kernel over all agents of an environment that searches paths: on the CPU in chunks, on CUDA a thread each.
-
-    Args:
-        on_cpu: kernel of the arguments `(*read, chunks, scratch, *written)`.
-        on_cuda: kernel of the arguments `(*read, scratch, *written)`.
-        env: environment whose agents are processed.
-        scratch: search memory from `sim.search_scratch`; kernels that run one after the other may share it.
-        read: arguments that the kernel reads, as `view` returns them.
-        written: arguments that the kernel writes, as `view` returns them.
-    """
-
-    def __init__(self, on_cpu: Any, on_cuda: Any, env: NavEnv, scratch: Any, read: tuple, written: tuple):
-        self._on_cpu, self._on_cuda, self._num_agents = on_cpu, on_cuda, env.num_envs
-        self._is_cuda, self._chunks = env.device.type == "cuda", env.sim.chunks
-        self._read, self._scratch, self._written = read, scratch, written
-
-    @property
-    def cuda_arguments(self) -> tuple:
-        """Arguments of the CUDA kernel."""
-        return (*self._read, self._scratch, *self._written)
-
-    def __call__(self) -> None:
-        """Run the kernel once."""
-        if self._is_cuda:
-            launch(self._on_cuda, self._num_agents, *self.cuda_arguments)
-        else:
-            self._on_cpu(*self._read, self._chunks, self._scratch, *self._written)
-
-
 class PathFollower:
     """Actions along shortest paths from the agents' positions to targets that may change at every step.
 
@@ -163,7 +134,8 @@ class PathFollower:
         self.turns = torch.zeros(env.num_envs, 2, dtype=torch.int32, device=env.device)
         """i32 [N, 2]: turns in progress, see `follow`. Zero a row when its target changes."""
         read = env.sim.bank.navmesh_view, view(env.sim.bodies), view(targets), env.sim.body, np.float32(radius)
-        self.step = SearchKernel(follow_cpu, follow_cuda, env, scratch, read, (view(self.turns), view(self.actions)))
+        written = view(self.turns), view(self.actions)
+        self.step: Callable[[], Any] = bind(env.sim, (follow_cpu, follow_cuda), read, written, scratch)
         """Computes `actions` from the current poses and targets."""
 
 

@@ -1,4 +1,4 @@
-"""Tasks: goal, reward and metrics of agents. A task is one file with a `batchnav.types.Task`, and a line here."""
+"""Tasks: goal, reward and metrics of agents. A task is one file with a `batchnav.types.Task`, and one line here."""
 
 from typing import Any
 
@@ -7,4 +7,4 @@ from batchnav.tasks.flee import Flee
 from batchnav.tasks.pointnav import PointNav
 
 TASKS: dict[str, Any] = {"pointnav": PointNav, "flee": Flee, "explore": Explore}
-"""Task classes by name. Each is made from a simulator, a configuration, and fixed episodes or None. Add your own."""
+"""Task classes by name. Constructor arguments: simulator, configuration, and fixed episodes or None. Add your own."""

@@ -1,4 +1,4 @@
-"""Configuration that all tasks share."""
+"""`TaskConfig`, the base of all task configurations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from batchnav.config import in_range
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """Base of the configuration of a task. A subclass that defines `validate` must call this one."""
+    """Base of all task configurations. A subclass that overrides `validate` must call this one."""
 
     max_steps: int = 500
     """Steps after which an episode is truncated."""

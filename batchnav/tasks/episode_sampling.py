@@ -1,10 +1,8 @@
 """Sampling of episodes with a start and a goal: rows of a table, or random pairs by the rules of Habitat's generator.
 
-The generator rejects most pairs that are too easy. Episodes are sampled during the running ones.
-
-Candidate j of an episode is a pure function of (seed, agent, episode, j). Most candidates are rejected. On CUDA
-neighbouring threads try the candidates of one agent in parallel: one thread that tried them in turn would delay its
-warp.
+Episodes are sampled ahead, while the ones before them run. Candidate j of an episode is a pure function of (seed,
+agent, episode, j). Most candidates are rejected: habitat-lab's rules discard most pairs with a nearly straight path. On
+CUDA, neighbouring threads therefore try the candidates of one agent in parallel; a single thread would delay its warp.
 """
 
 from __future__ import annotations
@@ -39,35 +37,37 @@ from batchnav.sim.simulator import NO_EPISODE
 MIN_ISLAND_RADIUS = np.float32(1.5)
 """Metres. Start and goal lie on islands of at least this radius: Habitat's ISLAND_RADIUS_LIMIT."""
 MAX_HEIGHT_DIFFERENCE = np.float32(0.5)
-"""Metres. Start and goal lie on one floor."""
+"""Metres. Start and goal lie on one storey."""
 STARTS_PER_GOAL = 10
-"""Starts that are tried for each goal: Habitat's number_retries_per_target."""
+"""Number of starts that are tried for each goal: Habitat's number_retries_per_target."""
 MAX_CANDIDATES = 1000
-"""Candidates after which a scene counts as without episodes. Habitat's generator does not end."""
+"""Number of candidates after which a scene counts as without episodes. Habitat's generator has no such limit."""
 SEARCHERS = 16
 """CUDA: threads that try candidates of one agent in parallel; a power of two, at most a warp."""
 SAMPLING_BLOCK = 128
+"""CUDA: threads per block that sample episodes."""
 SAMPLING_THREADS = 65536
 """CUDA: maximum number of threads that sample episodes, about as many as an H200 holds."""
 _INF = np.float32(np.inf)
 
 
 class EpisodeTable(NamedTuple):
-    """M fixed episodes, or 0 rows where episodes are sampled. Agent i plays rows i, i + N, i + 2N ..."""
+    """M fixed episodes; 0 rows if episodes are sampled. Agent i plays rows i, i + N, i + 2N ..."""
 
     scene: torch.Tensor
-    """i32 [M]."""
+    """i32 [M]: rows of the bank."""
     start: torch.Tensor
-    """f32 [M, 3]."""
+    """f32 [M, 3]: start positions on the navmesh, metres."""
     heading: torch.Tensor
-    """f32 [M], radians."""
+    """f32 [M]: start headings, radians."""
     goal: torch.Tensor
-    """f32 [M, 3]."""
+    """f32 [M, 3]: goal positions on the navmesh, metres."""
 
     def check(self, bank: SceneBank) -> None:
-        """ArgumentError or EpisodeError unless the table can be played in a bank's scenes. Waits for the device.
+        """Check that the table can be played in a bank's scenes. Waits for the device.
 
-        Checked are shapes and types, scene indices, finite headings, and that starts and goals are on the navmesh.
+        ArgumentError for a wrong shape, type or device. EpisodeError for a scene index out of range, a number that is
+        not finite, and a start or goal off the navmesh.
         """
         rows = None
         for name, dtype, width in (
@@ -87,7 +87,7 @@ class EpisodeTable(NamedTuple):
 
     @classmethod
     def empty(cls, device: torch.device) -> EpisodeTable:
-        """No fixed episodes."""
+        """A table without rows."""
         points = (torch.zeros(0, 3, device=device) for _ in range(2))
         start, goal = points
         return cls(torch.zeros(0, dtype=torch.int32, device=device), start, torch.zeros(0, device=device), goal)
@@ -98,7 +98,10 @@ class EpisodeTable(NamedTuple):
 
 @device_function
 def keep_detour(distance, euclidean, u, min_ratio):
-    """Habitat's rejection of easy episodes: a ratio below `min_ratio` is kept where u <= 20 (ratio - 0.98)^2."""
+    """True to keep an episode (Habitat's rule): ratio of distances >= `min_ratio`, or u <= 20 (ratio - 0.98)^2.
+
+    `distance` is geodesic; `u` is uniform in (0, 1). Few straight paths are kept.
+    """
     ratio = distance / euclidean
     if ratio >= min_ratio:
         return True
@@ -108,9 +111,10 @@ def keep_detour(distance, euclidean, u, min_ratio):
 
 @lean_function
 def sample_goal(agent, episode, candidate, nav, scene, seed):
-    """The goal of a group of STARTS_PER_GOAL candidates: island and point. Each candidate takes two draws.
+    """The goal of a group of STARTS_PER_GOAL candidates: its island, and its position in metres.
 
-    `agent` is the agent's number among those of all processes (`sim.episodes.agent_number`).
+    `agent` is the agent's number among the agents of all processes (`sim.episodes.agent_number`). Each candidate uses
+    two draws.
     """
     first = candidate // STARTS_PER_GOAL * STARTS_PER_GOAL
     u0, u1, u2, _ = uniform4(seed, agent, episode, FIRST_DRAW + 2 * first + 1)
@@ -120,7 +124,7 @@ def sample_goal(agent, episode, candidate, nav, scene, seed):
 
 @lean_function
 def try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row):
-    """A random start for a goal. Returns whether they make an episode, the start, and the geodesic distance.
+    """A random start for a goal. Returns whether the pair is accepted, the start, and the geodesic distance, metres.
 
     The rules of habitat-lab's `pointnav_generator.generate_pointnav_episode`: up to ten starts for each random goal;
     both on islands of radius >= 1.5 m; heights within 0.5 m; distance in [closest, furthest]; few straight paths.
@@ -164,7 +168,7 @@ def table_row(i, episode, table, num_agents):
 
 @lean_function
 def take_from_table(i, episode, nav, table, num_agents, scratch, row, next_out):
-    """The agent's next episode is its next one in the table."""
+    """Write the agent's next row of the table as its next episode."""
     k, table_index = table_row(i, episode, table, num_agents)
     start, goal = point_at(k, table.start), point_at(k, table.goal)
     distance = geodesic_distance(nav, table.scene[k], start, goal, scratch, row)
@@ -173,13 +177,13 @@ def take_from_table(i, episode, nav, table, num_agents, scratch, row, next_out):
 
 @lean_function
 def limits_of(parameters):
-    """The limits of `try_candidate`."""
+    """The argument `limits` of `try_candidate`."""
     return parameters.closest_goal, parameters.furthest_goal, parameters.min_detour_ratio
 
 
 @lean_function
 def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
-    """Sample the agent's next episode: its next row of the table, or the first candidate that makes an episode."""
+    """Sample the agent's next episode: its next row of the table, or the first candidate that is accepted."""
     episode = bodies.episode[i] + np.int32(1)
     if table.scene.shape[0] > 0:
         take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, next_out)
@@ -243,7 +247,7 @@ def sample_cuda(nav, bodies, queued, sampling, table, parameters, scratch, next_
                 agent, episode, candidate, nav, scene, seed, goal, limits, scratch, thread
             )
             hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
-            if hits & ((2 << searcher) - 1) == 1 << searcher:  # the first candidate that was found
+            if hits & ((2 << searcher) - 1) == 1 << searcher:  # this thread has the first accepted candidate
                 keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), next_out)
             first += SEARCHERS
         if hits == 0 and searcher == 0:
@@ -251,4 +255,4 @@ def sample_cuda(nav, bodies, queued, sampling, table, parameters, scratch, next_
 
 
 SAMPLE = sample_cpu, sample_cuda
-"""The kernel that samples pairs of start and goal, in its CPU and CUDA forms."""
+"""The kernel that samples start and goal, in its CPU and CUDA forms."""

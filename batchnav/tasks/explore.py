@@ -1,7 +1,8 @@
-"""Explore: visit as many cells as possible. A task of Shacklett et al. 2021.
+"""Explore: visit as many cells as possible.
 
-Cells have 1 m in the frame of the start, and a new cell has reward 0.25, as in their release. `tasks/visited_cells.py`
-defines the cells. The start's cell does not count. One difference from the release: an episode has 500 actions instead
+A task of Shacklett et al., "Large batch simulation for deep reinforcement learning" (ICLR 2021). Cells have sides of 1
+m in the frame of the start, and a new cell gives a reward of 0.25, as in their release. The cell of the start does not
+count. `tasks/visited_cells.py` defines the cells. One difference from the release: an episode has 500 actions instead
 of 499.
 """
 
@@ -48,10 +49,10 @@ MAX_STEPS = 20_000
 
 @dataclass(frozen=True)
 class ExploreConfig(TaskConfig):
-    """The Explore task."""
+    """Configuration of the Explore task. Defaults: the release of Shacklett et al."""
 
     cell_size: float = 1.0
-    """Metres."""
+    """Side of a cell, metres."""
     cell_reward: float = 0.25
     """Reward of each new cell."""
 
@@ -67,19 +68,24 @@ class ExploreParameters(NamedTuple):
     """The numbers of `ExploreConfig` that kernels read."""
 
     cell_size: np.float32
+    """Side of a cell, metres."""
     cell_reward: np.float32
+    """Reward of each new cell."""
 
 
 class ExploreState(NamedTuple):
     """The fields of `goal_free.ProgressState`, and the visited cells."""
 
     target: torch.Tensor
+    """f32 [N, 3]: start position, metres."""
     reachable: torch.Tensor
-    """f32 [N]: number of cells that can be visited, without the start's."""
+    """f32 [N]: number of cells that can be visited, without the start's cell."""
     progress: torch.Tensor
-    """f32 [N]: number of visited cells, without the start's."""
+    """f32 [N]: number of visited cells, without the start's cell."""
     episode_return: torch.Tensor
+    """f32 [N]: after the last step."""
     table_index: torch.Tensor
+    """i32 [N]: row of the episode table, or -1."""
     cells: torch.Tensor
     """i32 [N, max_steps]: the first `progress` entries of a row are the visited cells."""
 
@@ -89,7 +95,7 @@ class ExploreState(NamedTuple):
 
 @lean_function
 def score_one(i, transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out):
-    """Visited cells, reward and metrics of a step, from its transition."""
+    """Update visited cells, reward and metrics from the transition of a step."""
     progress = transition.progress[i]
     if transition.moved[i]:
         frame = start_frame(point_at(i, transition.start), transition.start_heading[i], parameters.cell_size)
@@ -104,7 +110,7 @@ def score_one(i, transition, parameters, state_out, cells_out, area_out, metrics
 
 @lean_function
 def surroundings(i, nav, next_episode, cell_size):
-    """Island, start frame and box of cells of the next episode, for counting its reachable cells."""
+    """Island, start frame and bounding box of cells of the next episode, for counting its reachable cells."""
     scene, start = next_episode.scene[i], point_at(i, next_episode.position)
     polygon, _ = nearest_polygon(nav, scene, start)
     island = nav.polygon_island[max(polygon, np.int32(0))]
@@ -128,7 +134,7 @@ def count_one(i, nav, cell_size, row, marks_out, next_out, errors_out):
 class Explore(ProgressTask):
     """The Explore task. Arguments as in `ProgressTask`.
 
-    Progress is the number of visited cells. Reachable cells are those that the start's island meets, seen from above.
+    Progress is the number of visited cells. A cell is reachable if the island of the start overlaps it in plan view.
     """
 
     Config = ExploreConfig
@@ -149,14 +155,14 @@ class Explore(ProgressTask):
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
-        """All tensors of `n` agents; the last are the visited cells, and marks for counting cells."""
+        """All tensors of `n` agents; the last two are the visited cells, and marks for counting reachable cells."""
         cells = torch.zeros(n, config.max_steps, dtype=torch.int32, device=device)
         rows = min(n, COUNTING_WARPS)
         marks = torch.zeros(rows, MAX_MARKS, dtype=torch.uint8, device=device)
         return *super().arrays(n, device, config), cells, marks
 
     def score(self) -> None:
-        """Reward and metrics, from the transition."""
+        """Compute reward and metrics from the transition."""
         self._score()
 
     def sample_episodes(self) -> None:
@@ -165,7 +171,7 @@ class Explore(ProgressTask):
         self._count()
 
     def _bind_counting(self) -> None:
-        """Lay out the arguments of the kernels below."""
+        """Bind the kernels of scoring and counting to their arguments."""
         sim, n, config = self.sim, self.sim.num_envs, self.config
         parameters = ExploreParameters(np.float32(config.cell_size), np.float32(config.cell_reward))
         area, transition = view(self.metrics["area"]), view(self.transition)

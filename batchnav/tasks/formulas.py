@@ -9,7 +9,7 @@ from batchnav.runtime.kernels.decorators import device_function
 
 @device_function
 def path_efficiency(start_distance, path_length):
-    """Shortest path over walked path, start_distance / max(start_distance, path_length); 1 where both are 0."""
+    """Shortest over actual path length: start_distance / max(start_distance, path_length); 1 where both are 0."""
     longest = max(start_distance, path_length)
     if longest > np.float32(0.0):
         return start_distance / longest
@@ -20,7 +20,7 @@ def path_efficiency(start_distance, path_length):
 def spl(success, start_distance, path_length):
     """Success weighted by path length (Anderson et al., "On evaluation of embodied navigation agents", 2018).
 
-    A success after 5 m, where the shortest path has 4 m; a failure; a stop shortly before the goal:
+    A success after 5 m where the shortest path is 4 m; a failure; a success just before the goal, after 3.9 of 4 m:
 
     >>> four, five = np.float32(4.0), np.float32(5.0)
     >>> float(round(spl(True, four, five), 6)), float(spl(False, four, four)), float(spl(True, four, np.float32(3.9)))
@@ -33,9 +33,12 @@ def spl(success, start_distance, path_length):
 
 @device_function
 def soft_spl(distance, start_distance, path_length):
-    """SPL with progress max(0, 1 - distance / start_distance) in place of success (Datta et al. 2020).
+    """SPL with progress max(0, 1 - distance / start_distance) in place of success.
 
-    Half of 4 m done on the shortest path; half done after 8 m; 6 m away, which is farther than at the start:
+    Source: Datta et al., "Integrating egocentric localization for more realistic point-goal navigation agents" (CoRL
+    2020).
+
+    The start is 4 m from the goal. 2 m are left after a path of 2 m; 2 m are left after 8 m; 6 m are left:
 
     >>> two, four, six, eight = map(np.float32, (2.0, 4.0, 6.0, 8.0))
     >>> float(soft_spl(two, four, two)), float(soft_spl(two, four, eight)), float(soft_spl(six, four, two))
@@ -53,7 +56,7 @@ def soft_spl(distance, start_distance, path_length):
 def step_reward(distance_before, distance_after, spl_at_success, slack_reward, success_reward):
     """Reward of a step: slack_reward + decrease of the geodesic distance + success_reward * SPL.
 
-    A step that comes 0.25 m nearer; the stop of an episode with SPL 0.8:
+    A step that reduces the distance by 0.25 m; a successful stop with SPL 0.8:
 
     >>> before, after, zero, slack, weight = map(np.float32, (3.0, 2.75, 0.0, -0.01, 2.5))
     >>> float(round(step_reward(before, after, zero, slack, weight), 6))
@@ -61,7 +64,7 @@ def step_reward(distance_before, distance_after, spl_at_success, slack_reward, s
     >>> float(round(step_reward(after, after, np.float32(0.8), slack, weight), 6))
     1.99
 
-    The distance counts only where it is finite before and after the step.
+    The decrease of the distance counts only if it is finite before and after the step.
     """
     progress = np.float32(0.0)
     if distance_before < np.float32(np.inf) and distance_after < np.float32(np.inf):
@@ -71,7 +74,7 @@ def step_reward(distance_before, distance_after, spl_at_success, slack_reward, s
 
 @device_function
 def goal_in_agent_frame(point, heading, goal):
-    """Habitat's polar goal sensor (rho, -phi): horizontal distance in metres, bearing in radians, left positive."""
+    """Habitat's polar goal sensor (rho, -phi): horizontal distance, metres; bearing, radians, left positive."""
     dx, dz = goal[0] - point[0], goal[2] - point[2]
     sine, cosine = np.float32(math.sin(heading)), np.float32(math.cos(heading))
     right = dx * cosine - dz * sine

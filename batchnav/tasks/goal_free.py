@@ -1,10 +1,10 @@
-"""`ProgressTask`, the base of tasks without a goal: agents start anywhere and are rewarded for progress.
+"""`ProgressTask`, the base of tasks without a goal: agents start at random positions and are rewarded for progress.
 
-The base has starts, steps, ends of episodes and metrics. A subclass measures progress: in torch, as docs/own_task.md
-shows, or in kernels of its own, as `tasks/flee.py` and `tasks/explore.py` do.
+The base class samples starts, moves bodies, ends episodes and computes metrics. A subclass measures progress: in torch,
+as docs/own_task.md shows, or in its own kernels, as `tasks/flee.py` and `tasks/explore.py` do.
 
-A stop ends the episode. `score` runs concurrently with the sampling of episodes. Therefore only `score` writes progress
-and return, and the first step of an episode starts them at 0.
+A stop ends the episode. `score` runs concurrently with the begin of the next episodes. Therefore only `score` writes
+progress and return; in the first step of an episode it starts from 0.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class ProgressState(NamedTuple):
     """Every agent's running episode."""
 
     target: torch.Tensor
-    """f32 [N, 3]: place of the most progress, in tasks that have one; otherwise the start."""
+    """f32 [N, 3]: position of the most progress, metres, if the task has one; else the start."""
     reachable: torch.Tensor
     """f32 [N]: the most progress that can be made; 0 where that is not known."""
     progress: torch.Tensor
-    """f32 [N]: progress so far, after the last step."""
+    """f32 [N]: progress after the last step."""
     episode_return: torch.Tensor
-    """f32 [N]: after the last step."""
+    """f32 [N]: sum of the rewards after the last step."""
     table_index: torch.Tensor
     """i32 [N]: row of the episode table; -1 for sampled episodes and after the table's last row."""
 
@@ -91,24 +91,24 @@ class ProgressTransition(NamedTuple):
 
 
 class NextStart(NamedTuple):
-    """Every agent's next episode, sampled during the running one."""
+    """Every agent's next episode, sampled ahead during the running one."""
 
     scene: torch.Tensor
     """i32 [N]."""
     position: torch.Tensor
-    """f32 [N, 3]: start position."""
+    """f32 [N, 3]: start position, metres."""
     heading: torch.Tensor
-    """f32 [N], radians."""
+    """f32 [N]: start heading, radians."""
     target: torch.Tensor
-    """f32 [N, 3]."""
+    """f32 [N, 3], as in `ProgressState`."""
     reachable: torch.Tensor
-    """f32 [N]."""
+    """f32 [N], as in `ProgressState`."""
     table_index: torch.Tensor
     """i32 [N]: row of the episode table, or -1."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> NextStart:
-        """For `n` agents."""
+        """Next episodes of `n` agents before the first sampling."""
         bodies, state = Bodies.empty(n, device), ProgressState.empty(n, device)
         return cls(bodies.scene, bodies.position, bodies.heading, state.target, state.reachable, state.table_index)
 
@@ -117,8 +117,9 @@ class ProgressMetrics(NamedTuple):
     """Metrics of every agent's episode, f32 [N] each. `return_` is the metric "return"."""
 
     progress: torch.Tensor
+    """In the unit of the task."""
     share: torch.Tensor
-    """Progress over the most progress that can be made, at most 1; 0 where that is unknown."""
+    """Progress over the most progress that can be made, 0 to 1; 0 where the latter is unknown."""
     collisions: torch.Tensor
     path_length: torch.Tensor
     steps: torch.Tensor
@@ -126,9 +127,9 @@ class ProgressMetrics(NamedTuple):
 
 
 def progress_metrics(progress: Metric, share: Metric) -> tuple[Metric, ...]:
-    """Declarations of the metrics of a `ProgressTask`, in the order of `ProgressMetrics`; two of them are given."""
-    walked = Metric("collisions"), Metric("path_length", shown=False), Metric("steps")
-    return progress, share, *walked, Metric("return", low=-math.inf, shown=False)
+    """Metric specs of a `ProgressTask` in the order of `ProgressMetrics`; the first two are given."""
+    common = Metric("collisions"), Metric("path_length", shown=False), Metric("steps")
+    return progress, share, *common, Metric("return", low=-math.inf, shown=False)
 
 
 # One agent.
@@ -159,7 +160,7 @@ def score_progress(i, transition, progress, reward, state_out, metrics_out, rewa
 
 @lean_function
 def share_of(progress, reachable):
-    """Progress over the most progress that can be made, at most 1; 0 where that is unknown."""
+    """Progress over the most progress that can be made, at most 1; 0 where the latter is unknown."""
     if not reachable > np.float32(0.0):
         return np.float32(0.0)
     return min(progress / reachable, np.float32(1.0))
@@ -175,7 +176,7 @@ def begin_one(i, next_episode, bodies_out, state_out):
 
 @lean_function
 def begin_due(i, all_agents, next_episode, bodies_out, state_out, queue_out):
-    """CPU: begin an episode that is due, and queue its agent. A write in the loop over agents itself would be lost."""
+    """CPU: begin an episode that is due, and queue its agent. numba would lose these writes in the prange loop."""
     due = all_agents or bodies_out.done[i]
     if due:
         begin_one(i, next_episode, bodies_out, state_out)
@@ -211,15 +212,15 @@ def sample_one(i, nav, bodies, sampling, table, next_out, errors_out):
 
 
 class ProgressTask:
-    """A `batchnav.types.Task` that rewards progress. A subclass defines `measure` and names its metrics.
+    """A `batchnav.types.Task` that rewards progress. A subclass defines `measure` and the names of its metrics.
 
-    A subclass may declare further metrics after those of `ProgressMetrics`, and fills `self.metrics[name]`, f32 [N].
+    A subclass may declare further metrics after those of `ProgressMetrics`; it writes them to `self.metrics[name]`,
+    f32 [N].
 
     Args:
-        sim: the simulator whose bodies move.
-        config: the configuration.
-        episodes: fixed starts to play instead of sampled ones; their goals are ignored. EpisodeError where kernels
-            cannot play them.
+        sim: simulator of the agents.
+        config: configuration of the task.
+        episodes: fixed starts instead of sampled ones; goals are ignored. EpisodeError for an invalid table.
     """
 
     Config: type = TaskConfig
@@ -251,7 +252,7 @@ class ProgressTask:
         self.target_radius = 0.0
         self.scratch, *separate = (sim.search_scratch(rows) for rows in self.search_rows(n, device, sim.chunks))
         self.sampling_scratch = separate[0] if separate else self.scratch
-        """Scratch memory for the searches of steps, and for those of episodes that are sampled at the same time."""
+        """Scratch memory for searches of episode sampling, which runs at the same time as steps on CUDA."""
         self._bind()
 
     @staticmethod
@@ -264,20 +265,20 @@ class ProgressTask:
         """All tensors of `n` agents. A subclass appends its own."""
         common, further = len(ProgressMetrics._fields), max(0, len(cls.metric_specs) - len(ProgressMetrics._fields))
         metrics, rewards = ProgressMetrics(*torch.zeros(common, n, device=device)), torch.zeros(n, device=device)
-        walked = ProgressState.empty(n, device), ProgressTransition.empty(n, device), NextStart.empty(n, device)
-        return *walked, metrics, rewards, torch.zeros(further, n, device=device)
+        records = ProgressState.empty(n, device), ProgressTransition.empty(n, device), NextStart.empty(n, device)
+        return *records, metrics, rewards, torch.zeros(further, n, device=device)
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
-        """Number of concurrent searches of steps."""
+        """Number of concurrent path searches in a step."""
         return (num_envs if device.type == "cuda" else chunks,)
 
     def measure(self) -> torch.Tensor:
-        """Progress of every agent after the step, f32 [N], from `transition`; only torch operations, no `.item()`."""
-        raise NotImplementedError(f"{type(self).__name__}: found no `measure`, expected one of its own")
+        """Progress of every agent after the step, f32 [N], from `transition`. Torch operations only, no `.item()`."""
+        raise NotImplementedError(f"{type(self).__name__}: found no method `measure`, expected one; define it")
 
     def reward_fn(self, progress: torch.Tensor) -> torch.Tensor:
-        """Reward of the step, f32 [N]. Default: its progress."""
+        """Reward of the step, f32 [N]. Default: the increase of progress."""
         return progress - self.transition.progress
 
     def score(self) -> None:
@@ -291,15 +292,15 @@ class ProgressTask:
         known = transition.reachable > 0.0
         share = torch.where(known, progress / torch.where(known, transition.reachable, 1.0), 0.0).clamp(max=1.0)
         values = progress, share, transition.collisions, transition.path_length, transition.steps, state.episode_return
-        for figure, value in zip(metrics, values, strict=True):
-            figure.copy_(value)
+        for metric, value in zip(metrics, values, strict=True):
+            metric.copy_(value)
 
     def sample_episodes(self) -> None:
         """Sample the queued agents' next starts."""
         self.sample_starts()
 
     def _bind(self) -> None:
-        """Lay out the arguments of the kernels; between steps only the actions change."""
+        """Bind the kernels to their arguments; only the actions change between steps."""
         sim, max_steps = self.sim, np.int32(self.max_steps)
         nav, errors = sim.bank.navmesh_view, sim.error_flags
         bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes))

@@ -1,6 +1,6 @@
 """Kernels of tasks with goals: functions for one agent, then their loops over all agents on the CPU and on CUDA.
 
-A task whose success or reward has another form replaces the pair `SCORE` by kernels of its own, which call
+A task with another rule of success or reward replaces the pair `SCORE` by its own kernels, which call
 `distance_to_goal` and `record_score`.
 """
 
@@ -41,9 +41,10 @@ def advance_one(i, actions, nav, state, body, parameters, scratch, row, bodies_o
 
 @inline_function
 def nearest_place(i, nav, episode, parameters, scratch, row):
-    """Geodesic distance in metres from `episode.position` to the nearest place of the goal, and that place's row.
+    """Geodesic distance in metres from `episode.position` to the nearest place of the goal, and the row of that place.
 
-    `episode` is a `GoalTransition` or a `NextEpisode`. Infinite where no place can be reached. Row -1: the goal itself.
+    `episode` is a `GoalTransition` or a `NextEpisode`. The distance is infinite if no place can be reached. The row is
+    -1 if the goal is a single point.
     """
     places, position, scene = parameters.places, point_at(i, episode.position), episode.scene[i]
     single = places.shape[0] == 0
@@ -70,7 +71,7 @@ def distance_to_goal(i, nav, transition, parameters, scratch, row):
 
 @inline_function
 def faces_goal(i, transition, parameters):
-    """True where the agent's heading is within the success angle of the goal heading, or where any heading succeeds."""
+    """True if the agent's heading is within the success angle of the goal heading, or if any heading succeeds."""
     if parameters.success_angle >= _PI:
         return True
     return abs(wrapped(transition.heading[i] - transition.goal_heading[i])) <= parameters.success_angle
@@ -78,7 +79,7 @@ def faces_goal(i, transition, parameters):
 
 @inline_function
 def record_score(i, bodies, transition, distance, success, reward, state_out, metrics_out, reward_out):
-    """Write distance, reward and all metrics of a step. The state of an ended episode is not written."""
+    """Write distance, reward and all metrics of a step. State is not written if the episode ended."""
     start_distance, path_length = transition.start_distance[i], transition.path_length[i]
     episode_return = transition.episode_return[i] + reward
     if not bodies.done[i]:
@@ -93,7 +94,7 @@ def record_score(i, bodies, transition, distance, success, reward, state_out, me
 
 @lean_function
 def score_one(i, nav, bodies, transition, parameters, scratch, row, state_out, metrics_out, reward_out):
-    """Success: a stop within the success distance and angle. Reward: `formulas.step_reward`."""
+    """Score a step. Success: a stop within the success distance and angle. Reward: `formulas.step_reward`."""
     distance = distance_to_goal(i, nav, transition, parameters, scratch, row)
     near = bodies.terminated[i] and distance < parameters.success_distance
     success = near and faces_goal(i, transition, parameters)
@@ -115,14 +116,14 @@ def begin_one(i, next_episode, bodies_out, state_out):
 
 @lean_function
 def observe_one(i, bodies, state, relative_goal_out):
-    """The goal in the agent's frame."""
+    """Write the goal in the agent's frame."""
     rho, minus_phi = goal_in_agent_frame(point_at(i, bodies.position), bodies.heading[i], point_at(i, state.goal))
     relative_goal_out[i, 0], relative_goal_out[i, 1] = rho, minus_phi
 
 
 @lean_function
 def begin_due(i, all_agents, next_episode, bodies_out, state_out, queue_out, relative_goal_out):
-    """CPU: begin an episode that is due, and queue its agent. A write in the loop over agents itself would be lost."""
+    """CPU: begin an episode that is due, and queue its agent. numba would lose these writes in the prange loop."""
     due = all_agents or bodies_out.done[i]
     if due:
         begin_one(i, next_episode, bodies_out, state_out)
@@ -132,7 +133,7 @@ def begin_due(i, all_agents, next_episode, bodies_out, state_out, queue_out, rel
 
 @lean_function
 def measure_one(i, nav, parameters, scratch, row, next_out):
-    """Goal and distance of a next episode whose goal is a set of places: the place nearest to the start."""
+    """Set goal and distance of a next episode whose goal is a set of places: the place nearest to the start."""
     distance, nearest = nearest_place(i, nav, next_out, parameters, scratch, row)
     next_out.distance[i] = distance
     if nearest >= 0:

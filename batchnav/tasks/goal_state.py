@@ -1,6 +1,6 @@
-"""Data of tasks with goals: the running episode, the next one, one step, metrics, and the numbers that kernels read.
+"""Data of tasks with goals: running and next episode, transition of a step, metrics, and parameters of the kernels.
 
-A field that a task does not use has no rows. `OPTIONAL` names the fields that a task asks for.
+Optional fields (`OPTIONAL`) have no rows unless the task uses them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from batchnav.sim.bodies import Bodies
 from batchnav.types import Metric
 
 OPTIONAL = ("goal_heading", "category", "goal_range")
-"""Fields of `GoalState` and `NextEpisode` that exist only where a task asks for them."""
+"""Names of the optional fields of `GoalState` and `NextEpisode`."""
 METRIC_SPECS = (
     Metric("success", high=1.0, binary=True, headline=True),
     Metric("spl", high=1.0, headline=True),
@@ -35,18 +35,22 @@ class GoalParameters(NamedTuple):
     """Numbers and places that the kernels of a task with goals read."""
 
     max_steps: np.int32
+    """Steps after which an episode is truncated."""
     success_distance: np.float32
-    """Metres."""
+    """Geodesic distance to the goal below which a stop succeeds, metres."""
     success_angle: np.float32
-    """Radians between the agent's heading and the goal heading; pi or more: any heading succeeds."""
+    """Largest angle between agent and goal heading at which a stop succeeds, radians; pi or more: any heading."""
     slack_reward: np.float32
+    """Reward of every step."""
     success_reward: np.float32
+    """Reward of a success, multiplied by SPL."""
     closest_goal: np.float32
     furthest_goal: np.float32
     """Limits of the geodesic distance of sampled episodes, metres."""
     min_detour_ratio: np.float32
+    """Ratio of geodesic to Euclidean distance below which most sampled episodes are rejected."""
     places: torch.Tensor
-    """f32 [P, 3]: places of all goals of the bank, which `goal_range` indexes. P = 0: `goal` is the only place."""
+    """f32 [P, 3]: places of all goals in the bank's scenes, metres, which `goal_range` indexes. P = 0: point goals."""
 
     @classmethod
     def of(cls, config: Any, places: torch.Tensor, success_angle: float = math.pi) -> GoalParameters:
@@ -75,13 +79,13 @@ class GoalState(NamedTuple):
     """Every agent's goal, and its progress in the running episode."""
 
     goal: torch.Tensor
-    """f32 [N, 3]: the goal, or the place nearest to the start of a goal that is a set of places."""
+    """f32 [N, 3]: the goal, metres. If the goal is a set of places: the place nearest to the start."""
     start_distance: torch.Tensor
     """f32 [N]: geodesic distance from the start to the nearest place, which SPL uses; metres."""
     distance: torch.Tensor
     """f32 [N]: geodesic distance from the agent to the nearest place, metres."""
     episode_return: torch.Tensor
-    """f32 [N]."""
+    """f32 [N]: sum of the rewards so far."""
     table_index: torch.Tensor
     """i32 [N]: row of the episode table; -1 for sampled episodes and after the table's last row."""
     goal_heading: torch.Tensor
@@ -93,7 +97,7 @@ class GoalState(NamedTuple):
 
     @classmethod
     def empty(cls, n: int, device: torch.device, fields: frozenset[str] = frozenset()) -> GoalState:
-        """State of `n` agents before their first episode; `fields`: names of `OPTIONAL` that are in use."""
+        """State of `n` agents before their first episode. `fields`: optional fields in use."""
         start_distance, distance, episode_return = (torch.zeros(n, device=device) for _ in range(3))
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
         optional = _optional(n, device, fields)
@@ -111,7 +115,7 @@ class NextEpisode(NamedTuple):
     scene: torch.Tensor
     """i32 [N]."""
     position: torch.Tensor
-    """f32 [N, 3]: start position."""
+    """f32 [N, 3]: start position, metres."""
     heading: torch.Tensor
     """f32 [N]: start heading, radians."""
     goal: torch.Tensor
@@ -121,13 +125,15 @@ class NextEpisode(NamedTuple):
     table_index: torch.Tensor
     """i32 [N]: row of the episode table, or -1."""
     goal_heading: torch.Tensor
+    """As in `GoalState`. Optional."""
     category: torch.Tensor
+    """As in `GoalState`. Optional."""
     goal_range: torch.Tensor
-    """The optional fields of `GoalState`."""
+    """As in `GoalState`. Optional."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device, fields: frozenset[str] = frozenset()) -> NextEpisode:
-        """For `n` agents; `fields`: names of `OPTIONAL` that are in use."""
+        """Next episodes of `n` agents before the first sampling. `fields`: optional fields in use."""
         bodies, state = Bodies.empty(n, device), GoalState.empty(n, device, fields)
         optional = {name: getattr(state, name) for name in OPTIONAL}
         return cls(
@@ -139,11 +145,11 @@ class GoalTransition(NamedTuple):
     """One step, kept for scoring: the agent's next episode may begin before the step is scored."""
 
     moved: torch.Tensor
-    """bool [N]: True where the agent's position changed, so that its distance must be computed again."""
+    """bool [N]: True where the agent's position changed, so that its distance must be recomputed."""
     scene: torch.Tensor
     """i32 [N]."""
     position: torch.Tensor
-    """f32 [N, 3]: after the step."""
+    """f32 [N, 3]: after the step, metres."""
     path_length: torch.Tensor
     """f32 [N]: after the step, metres."""
     collisions: torch.Tensor
@@ -151,7 +157,7 @@ class GoalTransition(NamedTuple):
     steps: torch.Tensor
     """i32 [N]: after the step."""
     goal: torch.Tensor
-    """f32 [N, 3]."""
+    """f32 [N, 3], as in `GoalState`."""
     start_distance: torch.Tensor
     """f32 [N]: geodesic distance at the episode's start, metres."""
     distance: torch.Tensor
@@ -161,14 +167,15 @@ class GoalTransition(NamedTuple):
     table_index: torch.Tensor
     """i32 [N]: row of the episode table, or -1."""
     heading: torch.Tensor
-    """f32 [N], radians: after the step. It exists where `goal_heading` does."""
+    """f32 [N], radians: after the step. In use if `goal_heading` is."""
     goal_heading: torch.Tensor
+    """As in `GoalState`. Optional."""
     goal_range: torch.Tensor
-    """Optional fields of `GoalState`."""
+    """As in `GoalState`. Optional."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device, fields: frozenset[str] = frozenset()) -> GoalTransition:
-        """Transition of `n` agents that have not moved; `fields`: names of `OPTIONAL` that are in use."""
+        """Transition of `n` agents that have not moved. `fields`: optional fields in use."""
         bodies, state = Bodies.empty(n, device)._asdict(), GoalState.empty(n, device, fields)._asdict()
         heading = torch.zeros(len(state["goal_heading"]), device=device)
         given = {**bodies, **state, "heading": heading, "moved": torch.zeros(n, dtype=torch.bool, device=device)}
@@ -176,7 +183,7 @@ class GoalTransition(NamedTuple):
 
 
 def _optional(n: int, device: torch.device, fields: frozenset[str]) -> dict[str, torch.Tensor]:
-    """The tensors of `OPTIONAL`, by name; without rows where a field is not in use."""
+    """Tensors of the optional fields, by name; without rows where a field is not in use."""
     rows = {name: n if name in fields else 0 for name in OPTIONAL}
     return {
         "goal_heading": torch.zeros(rows["goal_heading"], device=device),

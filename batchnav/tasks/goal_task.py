@@ -1,11 +1,11 @@
-"""`GoalTask`, the base of tasks with a goal: PointNav now; image goals and object goals need one file each.
+"""`GoalTask`, the base of tasks with a goal, such as PointNav.
 
-A subclass says what differs. Everything else is here and in `tasks/goal_kernels.py`: steps, success, SPL, reward,
-fixed episodes, resuming.
+Steps, success, SPL, reward, fixed episodes and resuming are here and in `tasks/goal_kernels.py`. A subclass defines
+what differs.
 
-Goals: a point; or a set of places, such as the view points of all objects of a category (`goal_places`, and
-`next_episode.goal_range` of every episode), of which the nearest counts. An episode may also have a goal heading and a
-category: `optional` names the fields in use, and `sample_episodes` fills them.
+A goal is a point, or a set of places of which the nearest counts, such as the view points of all objects of a category:
+`goal_places` returns the places of all goals, and `next_episode.goal_range` selects those of an episode. An episode may
+also have a goal heading and a category. `optional` names the fields in use, and `sample_episodes` fills them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from batchnav.types import Metric, ObservationSource
 
 @dataclass(frozen=True)
 class GoalTaskConfig(TaskConfig):
-    """Configuration that all tasks with a goal share. Defaults: Habitat's `habitat_pointnav_v1`."""
+    """Base of the configurations of tasks with a goal. Defaults: Habitat's `habitat_pointnav_v1`."""
 
     success_distance: float = 0.2
     """Geodesic distance to the goal in metres below which a stop succeeds."""
@@ -74,9 +74,9 @@ class GoalTask:
     """A `batchnav.types.Task` with a goal, for the N agents of a simulator.
 
     Args:
-        sim: the simulator whose bodies move.
-        config: the configuration.
-        episodes: fixed episodes to play instead of sampled ones. EpisodeError where kernels cannot play them.
+        sim: simulator of the agents.
+        config: configuration of the task.
+        episodes: fixed episodes instead of sampled ones. EpisodeError for an invalid table.
     """
 
     Config: type = GoalTaskConfig
@@ -88,11 +88,11 @@ class GoalTask:
     optional: frozenset[str] = frozenset()
     """Fields of `goal_state.OPTIONAL` that the task uses."""
     success_angle = math.pi
-    """Radians between the agent's heading and the goal heading within which a stop succeeds; pi: any heading."""
+    """Largest angle between agent and goal heading at which a stop succeeds, radians; pi: any heading."""
     score_kernels: KernelPair = SCORE
-    """Replaced by a task whose success or reward has another form."""
+    """Kernels that score a step. Override them for another rule of success or reward."""
     sample_kernels: KernelPair = SAMPLE
-    """Replaced by a task that samples starts and goals by other rules."""
+    """Kernels that sample starts and goals. Override them for other rules."""
 
     def __init__(self, sim: Simulator, config: Any, episodes: EpisodeTable | None = None):
         n, device = sim.num_envs, sim.device
@@ -107,8 +107,8 @@ class GoalTask:
         kept = self.arrays(n, device, config)
         self.goal_state, self.transition, self.next_episode, self.metric_tensors, self.reward, *shown = kept
         self.live_goal, self.start_goal = shown[0], shown[-1]
-        """f32 [N, 2]: distance in metres and bearing in radians of the goal, now and at the episode's start. One tensor
-        unless `keeps_start_goal(config)`."""
+        """f32 [N, 2]: distance, metres, and bearing, radians, of the goal: from the current pose and from the start
+        pose. The same tensor unless `keeps_start_goal(config)`."""
         self.state: Any = self.goal_state.in_use()
         self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.metric_tensors, strict=True))
         self.observations: Mapping[str, torch.Tensor] = {}
@@ -125,11 +125,11 @@ class GoalTask:
 
     @staticmethod
     def sources(config: Any) -> tuple[ObservationSource, ...]:
-        """None: a subclass says what agents observe of the goal."""
+        """No observations. A subclass returns what agents observe of the goal."""
         return ()
 
     def goal_places(self) -> torch.Tensor:
-        """Places of all goals of the bank's scenes, f32 [P, 3]. Without rows where the goal is one point."""
+        """Places of all goals in the bank's scenes, f32 [P, 3], metres. No rows if goals are points."""
         return torch.zeros(0, 3, device=self.sim.device)
 
     @classmethod
@@ -142,16 +142,16 @@ class GoalTask:
 
     @classmethod
     def keeps_start_goal(cls, config: Any) -> bool:
-        """True where `start_goal` is a tensor of its own, for agents that observe it instead of `live_goal`."""
+        """True if `start_goal` is a separate tensor, for agents that observe it instead of `live_goal`."""
         return False
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:
-        """Numbers of concurrent searches: of steps and, on CUDA, of episodes that are sampled at the same time."""
+        """Number of concurrent searches for steps; on CUDA also for the episodes that are sampled at the same time."""
         return (num_envs, sampling_threads(num_envs)) if device.type == "cuda" else (chunks,)
 
     def begin_episodes(self, all_agents: bool) -> None:
-        """Begin the episodes that are due, or all agents'; queue their agents; observe."""
+        """Begin the episodes that are due, or those of all agents; queue these agents; update the goal observation."""
         self._begin(all_agents)
         for name in self.optional:
             now, sampled = getattr(self.goal_state, name), getattr(self.next_episode, name)
@@ -163,7 +163,7 @@ class GoalTask:
         self.sample_pairs()
 
     def _bind(self) -> None:
-        """Lay out the arguments of the kernels; between steps only the actions change."""
+        """Bind the kernels to their arguments; only the actions change between steps."""
         sim, n = self.sim, self.sim.num_envs
         nav = sim.bank.navmesh_view
         parameters = view(GoalParameters.of(self.config, self.places, self.success_angle))

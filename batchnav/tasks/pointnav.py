@@ -24,11 +24,11 @@ POINTGOAL = Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float3
 
 @dataclass(frozen=True)
 class PointNavConfig(GoalTaskConfig):
-    """The PointGoal task. Defaults: Habitat's `habitat_pointnav_v1`."""
+    """Configuration of the PointGoal task. Defaults: Habitat's `habitat_pointnav_v1`."""
 
     gps_compass: bool = True
-    """True where "pointgoal" is the goal relative to the agent's current pose (Habitat's `pointgoal_with_gps_compass`).
-    False: relative to the start pose in the whole episode (Habitat's `pointgoal`); the agent must track its motion."""
+    """True: "pointgoal" is relative to the agent's current pose (Habitat's `pointgoal_with_gps_compass`). False: it is
+    relative to the start pose in the whole episode (Habitat's `pointgoal`), so the agent must track its motion."""
 
 
 class PointNav(GoalTask):
@@ -52,7 +52,7 @@ class PointNav(GoalTask):
 
     @classmethod
     def keeps_start_goal(cls, config: PointNavConfig) -> bool:
-        """True without GPS and compass."""
+        """True if the configuration has no GPS and compass."""
         return not config.gps_compass
 
 
@@ -64,6 +64,6 @@ def pointnav_simulator(
     seed: int = 0,
     episodes: EpisodeTable | None = None,
 ) -> Simulator:
-    """The simulator of an environment without sensors; the arguments are those of `NavEnv`."""
+    """A PointNav simulator without sensors. Arguments as in `NavEnv`."""
     config = config or PointNavConfig()
     return Simulator(bank, num_envs, body or BodyConfig(), lambda sim: PointNav(sim, config, episodes), seed)

@@ -1,4 +1,4 @@
-"""Shared by all tasks: functions of one step, and the binding of kernels to a simulator's tensors."""
+"""Parts that all tasks share: device functions of a step, and binding of kernels to a simulator's tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KernelPair = tuple[Any, Any]
 """A kernel's CPU form and its CUDA form."""
 MAX_FLOAT = float(np.finfo(np.float32).max)
 FINITE = -MAX_FLOAT, MAX_FLOAT
-"""Range of a saved state's values where every finite number is valid."""
+"""Valid range of a saved tensor in which every finite number is valid."""
 
 
 @inline_function
@@ -37,7 +37,7 @@ def advance_body(i, actions, nav, body, max_steps, scratch, row, bodies_out, tra
 
 @inline_function
 def record_step_metrics(i, transition, episode_return, metrics_out):
-    """The metrics that all tasks have: collisions, path length, steps and return."""
+    """Write the metrics that all tasks have: collisions, path length, steps and return."""
     metrics_out.collisions[i] = np.float32(transition.collisions[i])
     metrics_out.path_length[i] = transition.path_length[i]
     metrics_out.steps[i] = np.float32(transition.steps[i])
@@ -55,17 +55,17 @@ def bind(
     threads: int = 0,
     block: int = 128,
 ) -> Callable[[], Any]:
-    """A call that runs a kernel on the simulator's device, with its arguments laid out once.
+    """A function without arguments that runs a kernel on the simulator's device; its arguments are prepared once.
 
     Args:
         sim: the simulator.
         kernels: CPU form, called as (*read, chunks, scratch, *written), and CUDA form, (*read, scratch, *written).
         read: arguments that the kernel reads.
         written: arguments that the kernel writes.
-        scratch: memory for path searches, or None: then the kernel takes neither chunks nor scratch.
-        chunks: CPU: pieces that agents are divided into; 0: `sim.chunks`.
-        threads: CUDA: number of threads; 0: one for each agent.
-        block: CUDA: threads of a block.
+        scratch: memory for path searches; None: the kernel takes neither chunks nor scratch.
+        chunks: CPU: number of chunks that agents are divided into; 0: `sim.chunks`.
+        threads: CUDA: number of threads; 0: one per agent.
+        block: CUDA: threads per block.
     """
     on_cpu, on_cuda = kernels
     search: tuple[Any, ...] = () if scratch is None else (scratch,)
@@ -78,7 +78,7 @@ def bind(
 def bind_advance(
     sim: Simulator, kernels: KernelPair, read: tuple[Any, ...], written: tuple[Any, ...], scratch: Any
 ) -> Callable[[torch.Tensor], None]:
-    """`Task.advance` as a call that takes the actions; the other arguments are laid out once.
+    """`Task.advance`: a function of the actions; the other kernel arguments are prepared once.
 
     The kernels take the actions first. The CUDA form also takes `sim.error_flags` last, for invalid actions; on the CPU
     actions are checked before the call.
@@ -101,7 +101,7 @@ def bind_advance(
 def bind_begin(
     sim: Simulator, kernels: KernelPair, next_episode: Any, written: tuple[Any, ...]
 ) -> Callable[[bool], Any]:
-    """`Task.begin_episodes` as a call that takes `all_agents`; the other arguments are laid out once."""
+    """`Task.begin_episodes`: a function of `all_agents`; the other kernel arguments are prepared once."""
     on_cpu, on_cuda = kernels
     if sim.device.type == "cpu":
         return lambda all_agents: on_cpu(all_agents, next_episode, *written)

@@ -1,7 +1,8 @@
-"""Cells that Explore counts: cubes in the frame of the episode's start, and the cells that an island meets.
+"""Cells that Explore counts: cubes in the frame of the episode's start, and the cells that an island overlaps.
 
 The cell of a point is its coordinates in the start's frame, divided by the cell size and truncated towards zero, as in
-the paper's release. Cell 0 therefore extends from -1 to 1 cell sizes along every axis, twice as far as other cells.
+the release of Shacklett et al. (2021). Cell 0 therefore extends from -1 to 1 cell sizes along every axis, twice as far
+as other cells.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from batchnav.navmesh.data import polygon_size, polygon_vertex, scene_polygons
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 MAX_MARKS = 65536
-"""Maximum number of cells in the box around an island: more than 250 x 250 cells on one storey."""
+"""Maximum number of cells in the bounding box of an island: more than 250 x 250 cells on one storey."""
 _SIDE, _LEVELS = np.int32(2047), np.int32(127)
-"""Largest cell coordinates, horizontal and vertical: cells farther from the start count as one."""
+"""Largest cell coordinates, horizontal and vertical. Coordinates farther from the start are clamped to them."""
 _TOUCH = np.float32(1e-3)
-"""Cell sizes. Cells that an island only touches count as reachable, since rounding may lead there."""
+"""Tolerance, in cell sizes: cells that an island only touches count as reachable, since rounding may lead there."""
 
 
 @inline_function
 def start_frame(start, heading, size):
-    """The frame of an episode's start: (start, sine and cosine of the heading, cells per metre)."""
+    """The frame of an episode's start: (start, sine of the heading, cosine of the heading, cells per metre)."""
     return start, np.float32(math.sin(heading)), np.float32(math.cos(heading)), np.float32(1.0) / size
 
 
@@ -38,22 +39,22 @@ def in_frame(point, frame):
 
 @inline_function
 def cut(value, limit):
-    """The cell of a coordinate: truncated towards zero, and limited."""
+    """The cell of a coordinate: truncated towards zero, and clamped to -limit to limit."""
     return min(max(np.int32(value), -limit), limit)
 
 
 @inline_function
 def cell_of(point, frame):
-    """The cell of a point as one number; 0 is the start's."""
+    """The cell of a point, encoded as one i32; 0 is the cell of the start."""
     x, y, z = in_frame(point, frame)
     return (cut(y, _LEVELS) << np.int32(24)) + (cut(x, _SIDE) << np.int32(12)) + cut(z, _SIDE)
 
 
 @inline_function
 def was_visited(i, cell, count, cells):
-    """True where a cell is the start's or among the first `count` of row i of cells i32 [N, M]."""
+    """True if a cell is that of the start or among the first `count` entries of row i of cells i32 [N, M]."""
     found = cell == 0
-    while not found and count > 0:  # from the newest: an agent is mostly in a cell that it visited lately
+    while not found and count > 0:  # newest first: an agent is mostly in a cell that it visited recently
         count -= np.int32(1)
         found = cells[i, count] == cell
     return found
@@ -61,7 +62,7 @@ def was_visited(i, cell, count, cells):
 
 @lean_function
 def box_of_island(nav, scene, island, frame):
-    """The box of cells around an island: lowest x, y, z, and numbers of cells along x, y, z."""
+    """The bounding box of an island in cells: lowest x, y, z, and numbers of cells along x, y, z."""
     first, number = scene_polygons(nav, scene)
     big = np.int32(2**30)
     low_x, low_y, low_z, high_x, high_y, high_z = big, big, big, -big, -big, -big
@@ -78,14 +79,14 @@ def box_of_island(nav, scene, island, frame):
 
 @lean_function
 def clear_marks(lane, lanes, number, row, marks_out):
-    """Clear the first `number` marks of a row of u8 [rows, MAX_MARKS]; lanes share the work."""
+    """Clear the first `number` marks of a row of u8 [rows, MAX_MARKS]. The lanes share the marks."""
     for k in range(lane, number, lanes):
         marks_out[row, k] = np.uint8(0)
 
 
 @lean_function
 def mark_island(lane, lanes, nav, scene, island, frame, box, row, marks_out):
-    """Mark the cells of a box that an island's polygons meet; lanes share the work, and may write the same cell."""
+    """Mark the cells of a box that an island's polygons overlap. Lanes share the polygons; several may write a cell."""
     first, number = scene_polygons(nav, scene)
     for polygon in range(first + lane, first + number, lanes):
         if nav.polygon_island[polygon] == island:
@@ -94,7 +95,7 @@ def mark_island(lane, lanes, nav, scene, island, frame, box, row, marks_out):
 
 @lean_function
 def count_marks(lane, lanes, number, marks, row):
-    """Number of marked cells in a lane's share of the cells."""
+    """Number of marked cells among every `lanes`-th cell from `lane` on."""
     count = 0
     for k in range(lane, number, lanes):
         count += np.int32(marks[row, k])
@@ -103,7 +104,7 @@ def count_marks(lane, lanes, number, marks, row):
 
 @inline_function
 def _mark_polygon(nav, polygon, frame, box, row, marks_out):
-    """Mark the cells that a polygon meets, seen from above, on the levels of its vertices."""
+    """Mark the cells that a polygon overlaps in plan view, on all levels between its lowest and highest vertex."""
     count = polygon_size(nav, polygon)
     x, y, z = in_frame(polygon_vertex(nav, polygon, 0), frame)
     low_x, high_x, low_y, high_y, low_z, high_z = x, x, y, y, z, z
@@ -126,7 +127,7 @@ def _mark_polygon(nav, polygon, frame, box, row, marks_out):
 
 @inline_function
 def _polygon_meets(nav, polygon, count, area, cx, cz, frame):
-    """True where a cell meets a convex polygon: no edge has the whole cell on its outer side. Their boxes meet."""
+    """True if a cell overlaps a convex polygon whose box it overlaps: no edge has the whole cell on its outer side."""
     one = np.float32(1.0)
     left = (np.float32(cx) if cx > 0 else np.float32(cx) - one) - _TOUCH
     right = (np.float32(cx) if cx < 0 else np.float32(cx) + one) + _TOUCH

@@ -1,4 +1,4 @@
-"""Actuation noise: moments against PyRobot's tables, what it is drawn from, walls, and that it is off by default."""
+"""Actuation noise: moments of PyRobot's tables, seeds, collisions, errors, and no noise by default."""
 
 import math
 
@@ -20,6 +20,7 @@ from batchnav.types import TriangleMesh
 N = 20_000
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 CENTRE, HEADING = (6.0, 6.0), 0.7
+"""Start of the agents: x and z, metres; heading, radians."""
 ROUNDING = 1e-5
 KEPT_VARIANCE = stats.truncnorm(-CUT_OFF, CUT_OFF).var()
 """Variance that truncation at 3 standard deviations leaves: 0.97334."""
@@ -32,7 +33,7 @@ def floor():
 
 
 def make(scene, n=N, place=CENTRE, heading=HEADING, device="cpu", seed=0, **options):
-    """Agents that all begin at one place."""
+    """Environment whose agents all begin at one pose."""
     point = scene.navmesh.snap(np.array([[place[0], 0.0, place[1]]], np.float32))
     start = torch.from_numpy(point).repeat(n, 1).to(device)
     headings = torch.full((n,), heading, device=device)
@@ -45,7 +46,7 @@ def make(scene, n=N, place=CENTRE, heading=HEADING, device="cpu", seed=0, **opti
 
 
 def act(env, action):
-    """Motion of every agent in its frame before the step: along, to the right, and turned to the left, f64 [N, 3]."""
+    """Motion of every agent in its frame before the step, f64 [N, 3]: ahead, to the right, and turn to the left."""
     bodies = env.sim.bodies
     before, heading = bodies.position.double().clone(), bodies.heading.double().clone()
     env.step(torch.full((env.num_envs,), action, device=env.device))
@@ -57,7 +58,7 @@ def act(env, action):
 
 
 def expected(robot, controller, action, times, asked):
-    """Frozen SciPy distributions of the three parts, before the multiplier."""
+    """SciPy distributions of the three noise variables of an action with commanded length or angle `asked`."""
     values = np.array(MEANS_AND_VARIANCES[robot, controller]).reshape(2, 3, 2)[0 if action == FORWARD else 1]
     found = []
     for part, (mean, variance) in enumerate(values):
@@ -71,27 +72,27 @@ def expected(robot, controller, action, times, asked):
 
 @pytest.mark.parametrize(("robot", "controller"), MEANS_AND_VARIANCES)
 @pytest.mark.parametrize(("action", "degrees"), [(FORWARD, 10.0), (LEFT, 30.0), (RIGHT, 10.0)])
-def test_motions_have_the_tables_moments(floor, robot, controller, action, degrees):
+def test_motions_have_the_moments_of_the_tables(floor, robot, controller, action, degrees):
     env = make(
         floor, robot=robot, controller=controller, actuation_noise=0.5, turn_angle_deg=degrees, forward_step=0.25
     )
-    off = act(env, action)
+    noise = act(env, action)
     turn = math.radians(degrees)
-    off -= [0.25, 0.0, 0.0] if action == FORWARD else [0.0, 0.0, turn if action == LEFT else -turn]
+    noise -= [0.25, 0.0, 0.0] if action == FORWARD else [0.0, 0.0, turn if action == LEFT else -turn]
     if action == RIGHT:
-        off[:, 2] *= -1.0
+        noise[:, 2] *= -1.0
     for part, distribution in enumerate(expected(robot, controller, action, 0.5, 0.25 if action == FORWARD else turn)):
         mean, deviation = distribution.mean(), distribution.std()
-        assert off[:, part].mean() == pytest.approx(mean, abs=5 * deviation / N**0.5 + ROUNDING)
-        assert off[:, part].std() == pytest.approx(deviation, abs=5 * deviation / (2 * N) ** 0.5 + ROUNDING)
+        assert noise[:, part].mean() == pytest.approx(mean, abs=5 * deviation / N**0.5 + ROUNDING)
+        assert noise[:, part].std() == pytest.approx(deviation, abs=5 * deviation / (2 * N) ** 0.5 + ROUNDING)
         if deviation > 1e-3:
-            assert stats.kstest(off[:, part], distribution.cdf).pvalue > 1e-4
-    correlation = np.corrcoef(off, rowvar=False) - np.eye(3)
+            assert stats.kstest(noise[:, part], distribution.cdf).pvalue > 1e-4
+    correlation = np.corrcoef(noise, rowvar=False) - np.eye(3)
     assert np.nanmax(abs(correlation)) < 5 / N**0.5 or controller == "Movebase"
 
 
 def test_published_moments():
-    """Noise of the 2020 challenge's robot at its full multiplier, computed elsewhere."""
+    """Noise of the robot of the 2020 Habitat challenge with multiplier 1, from an independent computation."""
     for action, asked, numbers in (
         (FORWARD, 0.25, ((0.017, 0.0825), (0.042, 0.1496), (0.031, 0.1591))),
         (LEFT, math.radians(30.0), ((0.001, 0.0312), (0.005, 0.0624), (0.043, 0.1286))),
@@ -113,7 +114,7 @@ def test_the_same_seed_gives_the_same_run(floor, device):
     for action in (FORWARD, LEFT, FORWARD, RIGHT):
         a, b, c, d = (act(env, action) for env in (first, again, other, beyond))
         assert np.array_equal(a, b) and not np.array_equal(a, c)
-        assert np.array_equal(a[32:], d)  # counted through all processes
+        assert np.array_equal(a[32:], d)  # agent numbers continue across processes
         assert len(np.unique(a[:, 0])) > 60
     resumed = make(floor, 64, device=device, seed=9, **noise)
     resumed.load_state_dict(first.state_dict())
@@ -123,14 +124,14 @@ def test_the_same_seed_gives_the_same_run(floor, device):
 
 
 @pytest.mark.cuda
-def test_cuda_moves_as_the_cpu(floor):
+def test_cuda_moves_as_the_cpu_does(floor):
     envs = [make(floor, 256, device=device, seed=1, actuation_noise=0.5) for device in ("cpu", "cuda")]
     for action in (FORWARD, LEFT, FORWARD, RIGHT, FORWARD):
         a, b = (act(env, action) for env in envs)
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
-def test_a_turn_may_collide_and_counts_as_a_way(floor):
+def test_a_noisy_turn_may_collide_and_adds_to_the_path_length(floor):
     env = make(floor, 500, place=(0.1, 6.0), heading=math.pi / 2, actuation_noise=1.0, controller="Proportional")
     act(env, LEFT)  # the west wall is 5 cm ahead
     bodies = env.sim.bodies
@@ -140,7 +141,7 @@ def test_a_turn_may_collide_and_counts_as_a_way(floor):
     assert not env.sim.bodies.path_length.any()
 
 
-def test_without_noise_nothing_is_drawn(floor):
+def test_a_multiplier_of_zero_is_exact(floor):
     exact, noiseless = make(floor, 8), make(floor, 8, actuation_noise=0.0, robot="LoCoBot-Lite", controller="Movebase")
     for action in (FORWARD, LEFT, FORWARD):
         assert np.array_equal(act(exact, action), act(noiseless, action))
@@ -155,6 +156,6 @@ def test_without_noise_nothing_is_drawn(floor):
         ({"controller": "proportional"}, "controller: found 'proportional', expected one of 'ILQR'"),
     ],
 )
-def test_noise_out_of_range_is_refused(floor, options, message):
+def test_invalid_noise_settings_are_refused(floor, options, message):
     with pytest.raises(ConfigError, match=message):
         make(floor, 1, **options)

@@ -1,4 +1,4 @@
-"""The simulator's kernels: they compile for the GPU, and give there what they give on the CPU."""
+"""Simulator with PointNav: kernels compile for the GPU, CUDA against CPU, checks of episode tables."""
 
 import re
 
@@ -61,7 +61,7 @@ def test_kernels_compile_for_the_gpu(scene, compile_ptx):
         ("goal", -500.0, r"episodes\.goal\[1\]: found \[-500.*expected a point on the navmesh of scene 'house:3'"),
     ],
 )  # fmt: skip
-def test_a_table_is_checked_before_kernels_read_it(scene, field, value, error):
+def test_invalid_tables_are_refused(scene, field, value, error):
     points = torch.from_numpy(scene.navmesh.sample(4, 0))
     table = EpisodeTable(torch.zeros(2, dtype=torch.int32), points[:2].clone(), torch.zeros(2), points[2:].clone())
     bank = SceneBank.pack([scene], "cpu")
@@ -74,24 +74,24 @@ def test_a_table_is_checked_before_kernels_read_it(scene, field, value, error):
 
 
 @pytest.mark.parametrize("field", ["start", "goal"])
-def test_a_table_by_hand_has_its_places_on_the_navmesh(scene, field):
+def test_positions_of_a_table_are_near_the_navmesh(scene, field):
     points = torch.from_numpy(scene.navmesh.sample(4, 0))
     table = EpisodeTable(torch.zeros(2, dtype=torch.int32), points[:2].clone(), torch.zeros(2), points[2:].clone())
     bank = SceneBank.pack([scene], "cpu")
-    getattr(table, field)[1, 1] += MAX_SNAP_HEIGHT - 0.01  # a point a little above the floor is meant to be on it
+    getattr(table, field)[1, 1] += MAX_SNAP_HEIGHT - 0.01  # points slightly above the floor are accepted
     pointnav_simulator(bank, 2, episodes=table).reset()
     getattr(table, field)[1, 1] += 0.02
     with pytest.raises(EpisodeError, match=rf"episodes\.{field}\[1\]: found .*, expected a point on the navmesh"):
         pointnav_simulator(bank, 2, episodes=table)
 
 
-def test_only_agents_whose_episode_began_wait_for_the_next(scene):
+def test_only_agents_that_began_an_episode_are_queued(scene):
     sim = pointnav_simulator(SceneBank.pack([scene], "cpu"), 3)
     sim.reset()
     for actions in ([1, 1, 1], [1, 0, 1]):
         sim.step(torch.tensor(actions))
-        waiting = sim.queue.agents
-        assert waiting[waiting >= 0].tolist() == [i for i, action in enumerate(actions) if action == 0]
+        queued = sim.queue.agents
+        assert queued[queued >= 0].tolist() == [i for i, action in enumerate(actions) if action == 0]
 
 
 @pytest.mark.cuda
@@ -104,9 +104,9 @@ def test_cuda_steps_as_the_cpu_does(scene):
         sim.reset()
     on_cpu, on_gpu = sims
     generator = torch.Generator().manual_seed(0)
-    same = 0.0
+    agreeing = 0.0
     for _ in range(100):
-        # From the same state, so that rounding does not add up.
+        # Each step starts from the same state, so that rounding errors do not accumulate.
         for one, other in ((on_gpu.bodies, on_cpu.bodies), (on_gpu.task.state, on_cpu.task.state)):
             for mine, theirs in zip(one, other, strict=True):
                 mine.copy_(theirs)
@@ -117,13 +117,13 @@ def test_cuda_steps_as_the_cpu_does(scene):
         found, expected = on_gpu.task, on_cpu.task
         close = (found.reward.cpu() - expected.reward).abs() < 1e-3
         close &= (found.observations["pointgoal"].cpu() - expected.observations["pointgoal"]).abs().amax(1) < 1e-3
-        same += float(close.float().mean()) / 100
-    # An agent on an edge may be found on either side of it; a candidate on the edge of a rule kept or refused.
-    assert same > 0.995
+        agreeing += float(close.float().mean()) / 100
+    # Rounding decides the polygon of an agent on an edge, and the rejection of a candidate on a limit.
+    assert agreeing > 0.995
 
 
 @pytest.mark.cuda
-def test_cuda_step_does_not_wait(scene):
+def test_cuda_step_does_not_synchronise(scene):
     sim = pointnav_simulator(SceneBank.pack([scene], "cuda"), N)
     sim.reset()
     actions = torch.randint(0, 4, (20, N), device="cuda")

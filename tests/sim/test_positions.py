@@ -1,4 +1,4 @@
-"""Positions of bodies and cameras: the kernels' forms for the GPU compile."""
+"""Positions of bodies and cameras: kernels compile for the GPU, and positions off the navmesh are refused."""
 
 import numpy as np
 import pytest
@@ -25,13 +25,13 @@ def test_kernels_compile_for_the_gpu(bank, compile_ptx):
     scenes = nb.Array(nb.int32, 1, "C")
     assert ".entry" in compile_ptx(snap_cuda, typeof(bank.navmesh_view), scenes, points, points)
     mount = typeof(Mount.of(CameraConfig()))
-    drawn = nb.NamedTuple((nb.int64[::1],) * 2 + (nb.int32[::1],) * 2 + (nb.int64,), NoiseCounters)
-    ptx = compile_ptx(camera._place_cuda, points, floats, floats, drawn, mount, points, *[floats] * 3)
+    counters = nb.NamedTuple((nb.int64[::1],) * 2 + (nb.int32[::1],) * 2 + (nb.int64,), NoiseCounters)
+    ptx = compile_ptx(camera._place_cuda, points, floats, floats, counters, mount, points, *[floats] * 3)
     assert ".entry" in ptx and ".f64" not in ptx
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_a_place_off_the_navmesh_is_named(device):
+def test_a_position_off_the_navmesh_is_refused(device):
     scene = find_scene("house:3")
     bank = SceneBank.pack([scene], device)
     points = torch.from_numpy(scene.navmesh.sample(5, seed=0))

@@ -1,4 +1,4 @@
-"""Rooms that one can draw: an empty floor, and one with a wall from its north edge to 1.5 m before its south edge.
+"""Simple rooms for closed forms: an empty floor, and one with a wall from its north edge to 1.5 m from its south edge.
 
       x=0        3        6
 z=0    +---------#--------+
@@ -27,13 +27,13 @@ def make_room(wall):
 
 
 def extent(scene):
-    """The lowest and highest corner of where one may stand."""
+    """Lowest and highest corner of the navmesh, f32 [3] each, metres."""
     corners, _ = navigable_triangles(scene.navmesh)
     return corners.reshape(-1, 3).min(0), corners.reshape(-1, 3).max(0)
 
 
 def starts(scene, rows, device="cpu"):
-    """A table of episodes that begin at (x, z, heading)."""
+    """Table of episodes that begin at `rows` of (x, z, heading), metres and radians."""
     points = scene.navmesh.snap(np.array([(x, 0.0, z) for x, z, _ in rows], np.float32))
     point = torch.from_numpy(points).to(device)
     heading = torch.tensor([float(h) for *_, h in rows], device=device)
@@ -41,7 +41,7 @@ def starts(scene, rows, device="cpu"):
 
 
 def play(env, actions):
-    """Step every agent with the same actions: rewards f32 [S, N], and the last info's metrics."""
+    """Step all agents with the same S actions: rewards f32 [S, N], and the metrics after the last step."""
     rewards = []
     for action in actions:
         _, reward, _, _, info = env.step(torch.full((env.num_envs,), action, device=env.device))

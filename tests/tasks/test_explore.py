@@ -1,4 +1,4 @@
-"""Explore: closed forms in an empty room, and what can be reached beside brute force."""
+"""Explore: rewards and reachable cells in closed form and by brute force, the frontier explorer, errors."""
 
 import math
 
@@ -28,8 +28,8 @@ def make(scene, rows, **options):
     return NavEnv([scene], len(rows), "cpu", task="explore", sensors=(), episodes=starts(scene, rows), **options)
 
 
-def test_a_quarter_for_every_new_cell(room):
-    """The start's cell reaches 1 m ahead; a cell is counted once, whichever way it is come back to."""
+def test_every_new_cell_gives_a_reward(room):
+    """The cell of the start extends 1 m ahead. A cell counts once, also when it is entered again."""
     env = make(room, [(1.0, 3.03, EAST), (2.97, 5.0, 0.0)])
     env.reset()
     rewards, metrics = play(env, [FORWARD] * 9)  # 2.25 m: cells 1 and 2 ahead, entered after 1 and 2 m
@@ -40,7 +40,7 @@ def test_a_quarter_for_every_new_cell(room):
     assert metrics["cells"].tolist() == [2.0, 2.0] == metrics["area"].tolist()
     rewards, metrics = play(env, [LEFT] * 18 + [FORWARD] * 9)  # back to the start
     assert rewards.sum() == 0.0
-    rewards, metrics = play(env, [FORWARD] * 9 + [STOP])  # on, away from it; walls may be in the way
+    rewards, metrics = play(env, [FORWARD] * 9 + [STOP])  # past the start; walls may stop the agents
     assert (metrics["return"] == 0.25 * metrics["cells"]).all() and env.sim.bodies.terminated.all()
 
 
@@ -49,7 +49,7 @@ def test_reachable_cells_of_an_empty_room(room):
     for x, z, heading, size in ((1.03, 3.07, 0.0, 1.0), (2.33, 4.4, EAST, 1.0), (5.1, 0.62, math.pi, 0.5)):
         env = make(room, [(x, z, heading)], cell_size=size)
         env.reset()
-        # Along each axis of the start's frame the cells from one wall to the other; 0 is in both directions one.
+        # Cells from wall to wall along each axis of the start's frame; cell 0 extends in both directions.
         across = [math.floor((x - low[0]) / size) + math.floor((high[0] - x) / size) + 1]
         across += [math.floor((z - low[2]) / size) + math.floor((high[2] - z) / size) + 1]
         assert env.task.episode_info["reachable"].tolist() == [across[0] * across[1] - 1]
@@ -57,8 +57,8 @@ def test_reachable_cells_of_an_empty_room(room):
         assert metrics["cells"] == 0.0 == metrics["share_of_reachable"]
 
 
-def test_reachable_cells_of_a_house_are_those_that_points_lie_in():
-    """However the start is turned: few cells are met by no sampled point, and none holds one that is not counted."""
+def test_reachable_cells_of_a_house_are_those_with_sampled_points():
+    """For any start heading: all cells with sampled points are counted, and few others."""
     scene = find_scene("house:3")
     env = NavEnv([scene], 6, "cpu", task="explore", sensors=(), seed=2)
     env.reset()
@@ -74,14 +74,14 @@ def test_reachable_cells_of_a_house_are_those_that_points_lie_in():
         assert held <= env.task.episode_info["reachable"][i] <= 1.1 * held + 2
 
 
-def test_the_frontier_walk_sees_more_than_chance(room):
+def test_the_frontier_explorer_visits_more_cells_than_random_actions(room):
     env = NavEnv([room], 4, "cpu", task="explore", sensors=(), max_steps=400)
-    frontier, chance = (evaluate(agent(env), env, 4) for agent in (FrontierAgent, RandomAgent))
-    assert frontier["share_of_reachable"].min() > 0.6 > chance["share_of_reachable"].max() + 0.1
+    frontier, at_random = (evaluate(agent(env), env, 4) for agent in (FrontierAgent, RandomAgent))
+    assert frontier["share_of_reachable"].min() > 0.6 > at_random["share_of_reachable"].max() + 0.1
     assert frontier["share_of_reachable"].max() <= 1.0
 
 
-def test_a_state_whose_count_leads_out_of_the_list_is_refused(room):
+def test_a_state_with_too_many_visited_cells_is_refused(room):
     env = make(room, [(1.0, 3.0, EAST)], max_steps=10)
     env.reset()
     state = env.state_dict()
@@ -90,6 +90,6 @@ def test_a_state_whose_count_leads_out_of_the_list_is_refused(room):
 
 
 def test_settings_are_checked(room):
-    for options, words in (({"max_steps": 30_000}, "max_steps"), ({"cell_size": 0.1}, "cell_size: found 0.1")):
-        with pytest.raises(ConfigError, match=words):
+    for options, message in (({"max_steps": 30_000}, "max_steps"), ({"cell_size": 0.1}, "cell_size: found 0.1")):
+        with pytest.raises(ConfigError, match=message):
             make(room, [(1.0, 3.0, EAST)], **options)

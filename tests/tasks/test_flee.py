@@ -1,4 +1,4 @@
-"""Flee: closed forms in rooms that one can draw, and the farthest place beside an exhaustive search."""
+"""Flee: closed forms in simple rooms, and the farthest place against an exhaustive search."""
 
 import math
 
@@ -14,7 +14,6 @@ from batchnav.evaluation.play import evaluate
 from batchnav.sim.bodies import FORWARD, LEFT, STOP
 
 EAST, SOUTH = -math.pi / 2, math.pi
-SENSORS = ()
 ROUNDING = 1e-4
 """Metres."""
 
@@ -28,16 +27,16 @@ def make(scene, rows, **options):
     return NavEnv([scene], len(rows), "cpu", task="flee", sensors=(), episodes=starts(scene, rows), **options)
 
 
-def test_rewards_are_the_change_of_distance_and_add_up_to_it(rooms):
+def test_rewards_are_changes_of_distance_and_add_up_to_it(rooms):
     env = make(rooms[False], [(1.0, 3.0, EAST)])
     env.reset()
     rewards, metrics = play(env, [FORWARD] * 4)
     assert rewards.flatten().tolist() == pytest.approx([0.25] * 4, abs=ROUNDING)
     assert metrics["distance_from_start"] == pytest.approx(1.0, abs=ROUNDING)
-    rewards, metrics = play(env, [LEFT] * 18 + [FORWARD] * 2)  # about, and half of the way back
+    rewards, metrics = play(env, [LEFT] * 18 + [FORWARD] * 2)  # half a turn, then half the distance back
     assert rewards.flatten().tolist() == pytest.approx([0.0] * 18 + [-0.25] * 2, abs=ROUNDING)
     _, metrics = play(env, [STOP])
-    assert metrics["distance_from_start"] == pytest.approx(0.5, abs=ROUNDING)  # the last, and not the largest
+    assert metrics["distance_from_start"] == pytest.approx(0.5, abs=ROUNDING)  # the last distance, not the largest
     assert metrics["return"] == pytest.approx(0.5, abs=ROUNDING)
     assert metrics["path_length"] == pytest.approx(1.5, abs=ROUNDING) and metrics["steps"] == 25
     assert metrics["ppl"] == pytest.approx(metrics["share_of_farthest"] * 0.5 / 1.5, abs=ROUNDING)
@@ -55,8 +54,8 @@ def test_the_farthest_place_of_an_empty_room_is_its_farthest_corner(rooms):
         assert metrics["share_of_farthest"] == pytest.approx(0.25 / expected, abs=0.01)
 
 
-def test_distance_goes_round_the_wall(rooms):
-    """From west of the wall, the farthest place is the north-east corner, by way of the wall's end."""
+def test_the_distance_is_geodesic(rooms):
+    """From west of the wall, the farthest place is the north-east corner, on a path around the wall's end."""
     scene = rooms[True]
     env = make(scene, [(1.0, 1.0, SOUTH)])
     env.reset()

@@ -26,7 +26,7 @@ def test_worked_numbers_of_the_docstrings():
     assert [result.failed for result in results] == [0, 0, 0] and all(result.attempted > 1 for result in results)
 
 
-def test_spl_is_the_ratio_of_shortest_to_walked():
+def test_spl_is_the_ratio_of_shortest_to_actual_path_length():
     assert spl(True, F(4.0), F(5.0)) == pytest.approx(0.8, rel=ROUNDING)
     assert spl(True, F(4.0), F(3.9)) == 1.0  # stopped within the success distance of the goal: never above 1
     assert spl(False, F(4.0), F(4.0)) == 0.0
@@ -34,7 +34,7 @@ def test_spl_is_the_ratio_of_shortest_to_walked():
 
 
 def test_soft_spl_counts_progress_without_success():
-    # Half of the way done, with a walked path as long as the shortest: (1 - 2/4) * 4 / max(4, 4).
+    # Half of the distance is left, after a path as long as the shortest: (1 - 2/4) * 4 / max(4, 4).
     assert soft_spl(F(2.0), F(4.0), F(4.0)) == pytest.approx(0.5, rel=ROUNDING)
     # Further away than at the start: never below 0.
     assert soft_spl(F(6.0), F(4.0), F(4.0)) == 0.0
@@ -64,7 +64,7 @@ def test_goal_in_agent_frame(heading, goal, expected):
     assert minus_phi == pytest.approx(expected[1], abs=1e-6)
 
 
-def test_a_step_collides_when_it_falls_short():
+def test_a_step_collides_when_it_is_shorter_than_commanded():
     full = F(0.25) * F(0.25)
     assert not collided(full, full)
     assert not collided(full - F(0.9e-5), full)
@@ -72,8 +72,8 @@ def test_a_step_collides_when_it_falls_short():
     assert not collided(F(0.0), F(0.0))  # turning
 
 
-def test_easy_episodes_are_thinned_as_habitat_thins_them():
-    # A straight path has ratio 1: 20 * 0.02^2 = 0.8 % are kept; at 1.0999 it is 28.8 %.
+def test_easy_episodes_are_rejected_as_in_habitat():
+    # A straight path has ratio 1, of which 20 * 0.02^2 = 0.8% are kept; of ratio 1.0999, 28.8%.
     assert keep_detour(F(1.2), F(1.0), F(0.99), F(1.1))
     u = np.linspace(0, 1, 10001, dtype=np.float32)
     assert np.mean([keep_detour(F(1.0), F(1.0), v, F(1.1)) for v in u]) == pytest.approx(0.008, abs=2e-4)

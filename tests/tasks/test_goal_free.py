@@ -1,4 +1,4 @@
-"""Flee and Explore in one table: seeds, states, the GPU's code, and what files and environments say of them."""
+"""Flee and Explore: seeds, resuming, returns, sampling, CUDA kernels, configuration files and errors."""
 
 import math
 import re
@@ -36,8 +36,8 @@ def make(bank, task, **options):
     return NavEnv(bank, N, task=task, sensors=(), max_steps=25, **{"seed": 4, **options})
 
 
-def run_of(env, steps=60):
-    """All that a seeded run gives, a row a step."""
+def play_randomly(env, steps=60):
+    """Rewards, flags, metrics and positions of a run with seeded random actions, one row per step."""
     generator = torch.Generator().manual_seed(1)
     rows = []
     for _ in range(steps):
@@ -49,22 +49,22 @@ def run_of(env, steps=60):
 
 
 @pytest.mark.parametrize("task", NAMES)
-def test_the_same_seed_gives_the_same_run_and_another_another(bank, task):
+def test_the_seed_determines_the_run(bank, task):
     runs = []
     for seed in (4, 4, 5):
         env = make(bank, task, seed=seed)
         env.reset()
-        runs.append(run_of(env))
+        runs.append(play_randomly(env))
     assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
 
 
 @pytest.mark.parametrize("task", NAMES)
-def test_a_state_goes_on_as_the_run_does(bank, task):
+def test_a_resumed_run_continues_alike(bank, task):
     env, other = make(bank, task), make(bank, task, seed=9)
     env.reset()
-    run_of(env, 7)
+    play_randomly(env, 7)
     other.load_state_dict(env.state_dict())
-    assert torch.equal(run_of(env), run_of(other))
+    assert torch.equal(play_randomly(env), play_randomly(other))
 
 
 @pytest.mark.parametrize("task", NAMES)
@@ -81,13 +81,13 @@ def test_returns_are_the_sums_of_rewards(bank, task):
 
 
 @pytest.mark.parametrize("task", NAMES)
-def test_only_agents_whose_episode_began_wait_for_the_next(bank, task):
+def test_only_agents_that_began_an_episode_are_queued(bank, task):
     env = make(bank, task)
     env.reset()
     for actions in ([1] * N, [0] + [1] * (N - 1)):
         env.step(torch.tensor(actions))
-        waiting = env.sim.queue.agents
-        assert waiting[waiting >= 0].tolist() == [i for i, action in enumerate(actions) if action == 0]
+        queued = env.sim.queue.agents
+        assert queued[queued >= 0].tolist() == [i for i, action in enumerate(actions) if action == 0]
 
 
 @pytest.mark.parametrize("task", NAMES)
@@ -116,7 +116,7 @@ def test_an_island_of_too_many_cells_is_refused():
 
 
 def kernels(bank):
-    """Every CUDA kernel of the two tasks, with arguments."""
+    """All CUDA kernels of the two tasks, with their arguments."""
     found = {}
     for name in NAMES:
         env = make(bank, name)
@@ -167,7 +167,7 @@ def test_cuda_steps_as_the_cpu_does(bank, task):
     for env in envs:
         env.reset()
     on_cpu, on_gpu = envs
-    same = 0.0
+    agreeing = 0.0
     for action in torch.randint(0, 4, (100, N), generator=torch.Generator().manual_seed(0)):
         for one, other in ((on_gpu.sim.bodies, on_cpu.sim.bodies), (on_gpu.task.state, on_cpu.task.state)):
             for mine, theirs in zip(one, other, strict=True):
@@ -178,8 +178,8 @@ def test_cuda_steps_as_the_cpu_does(bank, task):
         metrics = [torch.stack([result[1], *result[4]["episode"].values()]).cpu() for result in results]
         close = ((metrics[0] - metrics[1]).abs() < 2e-2).all(0)
         close &= (on_cpu.task.next_episode.reachable - on_gpu.task.next_episode.reachable.cpu()).abs() < 1.5
-        same += float(close.float().mean()) / 100
-    assert same > 0.99  # an agent on an edge may be found on either side of it
+        agreeing += float(close.float().mean()) / 100
+    assert agreeing > 0.99  # an agent on a polygon's edge may be located on either side
 
 
 @pytest.mark.cuda
@@ -198,7 +198,7 @@ def test_cuda_step_does_not_wait(bank, task):
         torch.cuda.set_sync_debug_mode("default")
 
 
-def test_a_file_names_its_task(tmp_path):
+def test_a_configuration_file_names_its_task(tmp_path):
     path = tmp_path / "flee.yaml"
     path.write_text("env: {task: {name: flee, max_steps: 77}}\n")
     run = load_config(path, TrainingConfig)
@@ -206,13 +206,13 @@ def test_a_file_names_its_task(tmp_path):
     assert from_dict(TrainingConfig, to_dict(run)) == run and to_dict(run)["env"]["task"]["name"] == "flee"
     assert config_of({"env": to_dict(NavConfig(task=ExploreConfig(cell_reward=1.0)))}).task.cell_reward == 1.0
     assert load_config(_written(path, "env: {task: {max_steps: 7}}"), TrainingConfig).env.task_name == "pointnav"
-    for text, words in (
+    for text, message in (
         ("env: {task: {name: fly}}", "task.name: found 'fly', expected one of pointnav, flee, explore"),
         ("env: {task: {name: [flee]}}", r"task.name: found \['flee'\]"),
         ("env: {task: {name: flee, success_distance: 1.0}}", "task.success_distance: unknown key"),
         ("env: {task: {name: explore, cell_size: 0.0}}", "task.cell_size: found 0.0, expected 0.25 to 100"),
     ):
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(ConfigError, match=message):
             load_config(_written(path, text), TrainingConfig)
 
 
@@ -221,14 +221,14 @@ def _written(path, text):
     return path
 
 
-def test_environments_refuse_another_tasks_settings(bank):
+def test_settings_of_another_task_are_refused(bank):
     with pytest.raises(ConfigError, match="found FleeConfig, expected ExploreConfig for the task 'explo"):
         NavEnv(bank, N, task="explore", config=NavConfig(task=FleeConfig()))
     with pytest.raises(ConfigError, match="option 'success_distance' is unknown"):
         NavEnv(bank, N, task="flee", success_distance=1.0)
 
 
-def test_a_setting_that_two_parts_have_is_refused(bank, monkeypatch):
+def test_a_setting_in_two_parts_of_the_configuration_is_refused(bank, monkeypatch):
     @dataclass(frozen=True)
     class TallConfig(FleeConfig):
         height: float = 1.0
@@ -238,7 +238,7 @@ def test_a_setting_that_two_parts_have_is_refused(bank, monkeypatch):
         NavEnv(bank, N, task="tall", sensors=())
 
 
-def test_spaces_and_tables_follow_from_the_task(bank):
+def test_spaces_and_metric_specs_follow_from_the_task(bank):
     for name in NAMES:
         task = TASKS[name]
         env = NavEnv(bank, 2, task=name, height=8, width=8)

@@ -1,4 +1,4 @@
-"""PointNav with and without GPS and compass: what the goal sensor says, and that nothing else changes."""
+"""PointNav with and without GPS and compass: only the goal sensor differs."""
 
 import pytest
 import torch
@@ -11,20 +11,20 @@ N = 8
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_without_gps_and_compass_the_goal_is_told_as_it_lay_at_the_start(device):
+def test_without_gps_and_compass_the_goal_is_relative_to_the_start(device):
     bank = SceneBank.pack([find_scene("house:3")], device)
-    follows, stays = (NavEnv(bank, N, sensors=(), max_steps=9, seed=2, gps_compass=known) for known in (True, False))
-    told = stays.reset()[0]["pointgoal"].clone()
-    assert torch.equal(told, follows.reset()[0]["pointgoal"])
+    current, fixed = (NavEnv(bank, N, sensors=(), max_steps=9, seed=2, gps_compass=value) for value in (True, False))
+    start_goal = fixed.reset()[0]["pointgoal"].clone()
+    assert torch.equal(start_goal, current.reset()[0]["pointgoal"])
     differed = False
     for action in torch.randint(1, 4, (20, N), generator=torch.Generator().manual_seed(0)):
-        now, expected = (env.step(action.to(env.device)) for env in (follows, stays))
+        now, expected = (env.step(action.to(env.device)) for env in (current, fixed))
         assert torch.equal(now[1], expected[1]) and torch.equal(now[3], expected[3])
         ended = expected[3]
-        told[ended] = now[0]["pointgoal"][ended]  # of the next episode's start
-        assert torch.equal(expected[0]["pointgoal"], told)
-        differed |= not torch.equal(now[0]["pointgoal"], told)
+        start_goal[ended] = now[0]["pointgoal"][ended]  # at the start of the next episode
+        assert torch.equal(expected[0]["pointgoal"], start_goal)
+        differed |= not torch.equal(now[0]["pointgoal"], start_goal)
     assert differed
     other = NavEnv(bank, N, sensors=(), max_steps=9, gps_compass=False)
-    other.load_state_dict(stays.state_dict())
-    assert torch.equal(other.observe()["pointgoal"], told)
+    other.load_state_dict(fixed.state_dict())
+    assert torch.equal(other.observe()["pointgoal"], start_goal)

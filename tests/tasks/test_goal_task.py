@@ -1,4 +1,4 @@
-"""The base of tasks with goals, tried with two toy tasks: sets of places with a category, and a pose with a picture."""
+"""`GoalTask` with two toy tasks: sets of places with a category, and a goal pose given by an image."""
 
 import importlib
 import math
@@ -24,7 +24,7 @@ def room():
 
 @pytest.fixture
 def toys():
-    """The modules of the two toy tasks, which are registered for one test."""
+    """Modules of the two toy tasks, which are registered in TASKS for one test."""
     known = dict(TASKS)
     modules = [importlib.reload(importlib.import_module(name)) for name in ("toy_category_goal", "toy_pose_goal")]
     yield modules
@@ -50,7 +50,7 @@ def test_the_nearest_place_of_a_category_counts(room, toys):
         np.testing.assert_array_equal(env.task.target[i].numpy(), places[first + distances.argmin()])
 
 
-def test_stops_at_a_place_succeed_and_the_next_episode_has_its_own_category(room, toys):
+def test_stops_at_a_place_succeed_and_every_episode_has_its_own_category(room, toys):
     env = category_env(room)
     observation, _ = env.reset()
     agent, succeeded = make_reference_agent("shortest_path", env), []
@@ -68,15 +68,15 @@ def test_stops_at_a_place_succeed_and_the_next_episode_has_its_own_category(room
 def test_a_stop_at_another_category_fails(room, toys):
     env = category_env(room)
     env.reset()
-    beside = torch.tensor([5.0, toys[0].HEIGHT, 1.3])  # a step from a place of category 0; headings look along -Z
-    env.sim.bodies.position.copy_(beside.expand(N, 3))
+    near = torch.tensor([5.0, toys[0].HEIGHT, 1.3])  # a step from a place of category 0; headings look along -Z
+    env.sim.bodies.position.copy_(near.expand(N, 3))
     env.sim.bodies.heading.zero_()
     env.step(torch.full((N,), FORWARD))
     *_, info = env.step(torch.full((N,), STOP))
     assert info["episode"]["success"].tolist() == [1.0, 0.0] * (N // 2)
 
 
-def test_the_state_of_a_toy_goes_on(room, toys):
+def test_a_resumed_run_continues_alike(room, toys):
     env, other = category_env(room), category_env(room, seed=9)
     env.reset()
     actions = torch.randint(0, 4, (60, N), generator=torch.Generator().manual_seed(1))
@@ -92,17 +92,17 @@ def test_the_state_of_a_toy_goes_on(room, toys):
         other.load_state_dict({**state, "category": torch.full((N,), 2)})
 
 
-def test_a_pose_is_reached_with_its_heading(room, toys):
+def test_a_pose_goal_needs_its_heading(room, toys):
     env = NavEnv([room], N, "cpu", task="pose_goal", sensors=("depth",), height=8, width=8, seed=3)
     observation, _ = env.reset()
     assert set(observation) == {"depth", "goal_depth"}
-    picture, goal, heading = observation["goal_depth"].clone(), env.task.goal_position, env.task.goal_heading
+    image, goal, heading = observation["goal_depth"].clone(), env.task.goal_position, env.task.goal_heading
     assert heading.tolist() == [float(i % 7 - 3) for i in range(N)]
     bodies = env.sim.bodies
     bodies.position.copy_(goal)
     turned = torch.tensor([0.0, 0.9, -0.9, 1.1, -1.1, 2 * math.pi / toys[1].SUCCESS_ANGLE]) * toys[1].SUCCESS_ANGLE
     bodies.heading.copy_(heading)
-    assert torch.equal(env.observe()["depth"], picture)
+    assert torch.equal(env.observe()["depth"], image)
     bodies.heading.copy_(heading + turned)
     env.task.state.distance.zero_()
     *_, info = env.step(torch.full((N,), STOP))

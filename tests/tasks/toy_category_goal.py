@@ -1,4 +1,4 @@
-"""A toy task: go to the nearest place of a category, given by its number. One file and one line of a registry."""
+"""A toy task: go to the nearest place of a category, given by its number. One file and one line in TASKS."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ RANGES = ((0, 2), (2, 3))
 
 @dataclass(frozen=True)
 class CategoryGoalConfig(GoalTaskConfig):
-    """The toy task."""
+    """Configuration of the toy task."""
 
 
 class CategoryGoal(GoalTask):
@@ -37,11 +37,11 @@ class CategoryGoal(GoalTask):
 
     @staticmethod
     def sources(config) -> tuple[ObservationSource, ...]:
-        """The category's number."""
+        """The number of the category."""
         return (TaskObservation(Spec("objectgoal", (), torch.int64, 0, len(RANGES) - 1, torch.int64)),)
 
     def goal_places(self) -> torch.Tensor:
-        """PLACES, on the navmesh."""
+        """PLACES as points on the navmesh."""
         return torch.tensor([(x, HEIGHT, z) for x, z in PLACES], device=self.sim.device)
 
     def sample_episodes(self) -> None:

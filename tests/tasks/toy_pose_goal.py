@@ -1,4 +1,4 @@
-"""A toy task: go to a pose, given by a picture taken there, and stop with its heading. One file and one line."""
+"""A toy task: go to a pose, given by an image from there, and stop with its heading. One file and one line in TASKS."""
 
 import math
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ SUCCESS_ANGLE = math.radians(25.0)
 
 @dataclass(frozen=True)
 class PoseGoalConfig(GoalTaskConfig):
-    """The toy task."""
+    """Configuration of the toy task."""
 
 
 class PoseGoal(GoalTask):
-    """Goal headings are multiples of a radian, by number of the episode and of the agent."""
+    """Goal headings are whole radians that depend on the numbers of episode and agent."""
 
     Config = PoseGoalConfig
     title = "Pose goal"
