@@ -10,6 +10,8 @@ The command serves a page at http://127.0.0.1:8080 and needs no display. Over ss
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +52,8 @@ class Options:
     sample: bool = True
     """Sample the policy's actions. --no-sample takes the most probable actions."""
     host: str = "127.0.0.1"
-    """Address of the server. 0.0.0.0 accepts connections from other machines."""
+    """Address of the server. 0.0.0.0 accepts connections from other machines that know the token in the printed
+    address."""
     port: int = 8080
     """Port of the server. If it is in use, the next free port is taken."""
 
@@ -59,8 +62,14 @@ def command(arguments: Sequence[str]) -> None:
     """Run `batchnav view`."""
     options = parse(arguments)
     viewer = Viewer(session_of(options), options.host, options.port)
-    print(f"http://{options.host}:{viewer.server.get_port()}", flush=True)
-    viewer.run()
+    print(viewer.url, flush=True)
+    try:
+        viewer.run()
+    except KeyboardInterrupt:
+        if not viewer.stop():  # an agent is playing an episode, which may take minutes: nothing of it is kept
+            sys.stdout.flush()
+            os._exit(130)
+        raise
 
 
 def parse(arguments: Sequence[str]) -> Options:

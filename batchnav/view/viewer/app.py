@@ -21,7 +21,7 @@ from batchnav.data.scenes import find_played, find_scenes
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
-from batchnav.errors import ArgumentError, DeviceError
+from batchnav.errors import ArgumentError
 from batchnav.evaluation.players import Player
 from batchnav.evaluation.trajectories import Trajectory
 from batchnav.runtime.device import resolve_device
@@ -31,6 +31,7 @@ from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
 from batchnav.view.navmesh import island_areas
 from batchnav.view.topdown import BLUE, GREEN, ORANGE, PURPLE, navigable_triangles
 from batchnav.view.video import outcome_of
+from batchnav.view.viewer.guard import guarded_server
 from batchnav.view.viewer.model import to_glb
 from batchnav.view.viewer.session import YOU, Session
 
@@ -99,18 +100,15 @@ class Viewer:
 
     Args:
         session: the episodes and agents to show.
-        host: address to listen on; 127.0.0.1 accepts only this machine (or a forwarded port).
-        port: port to listen on.
+        host: address to listen on; 127.0.0.1 accepts only this machine (or a forwarded port). On other addresses the
+            page requires the token in `url`.
+        port: port to listen on; if it is in use, the next free one is taken.
     """
 
     def __init__(self, session: Session, host: str = "127.0.0.1", port: int = 8080):
-        try:
-            import viser
-        except ImportError as error:
-            raise DeviceError("viewer: found no viser, expected it: pip install 'batchnav[viewer]'") from error
+        self.server, self.url = guarded_server(host, port, "batchnav")
         self.session, self.step, self.playing = session, 0, False
         self.colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(session.agents)}
-        self.server = viser.ViserServer(host=host, port=port, label="batchnav", verbose=False)
         self.server.scene.set_up_direction("+y")
         self.server.scene.configure_default_lights(cast_shadow=False)
         self.server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
@@ -126,6 +124,15 @@ class Viewer:
             time.sleep(1.0 / float(self.speed.value))
             if self.playing:
                 self.advance()
+
+    def stop(self, patience: float = 1.0) -> bool:
+        """Stop the server. False if a control's handler still runs after `patience` seconds."""
+        self.session.stopped = True
+        self.server.stop()
+        free = self._lock.acquire(timeout=patience)
+        if free:
+            self._lock.release()
+        return free
 
     def advance(self) -> None:
         """Go to the next step; playback stops at the last one."""

@@ -110,6 +110,8 @@ class Session:
         self._plans: dict[int, TopDownMap] = {}
         self._driver: Driver | None = None
         self.number = 0
+        self.stopped = False
+        """Set to end a search for a failure before its next episode."""
 
     def pick(self, number: int) -> None:
         """Go to an episode; numbers wrap around."""
@@ -180,6 +182,8 @@ class Session:
         """Go to the next episode in which an agent fails, playing those in between; False if there is no other."""
         begin, driver = self.number, self._driver
         for step in range(1, len(self.episodes)):
+            if self.stopped:
+                break
             self.pick(begin + step)
             if self.failed(name):
                 return True
