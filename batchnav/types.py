@@ -79,6 +79,10 @@ class Surface(NamedTuple):
     """i32 [T, 2]: object id and category of each texel; the rows of a tile from the top."""
 
 
+FAR = 16384.0
+"""Distance from the origin up to which float32 coordinates have steps of a millimetre or less, metres."""
+
+
 class TriangleMesh(NamedTuple):
     """Triangles in the world frame: +Y up, metres."""
 
@@ -90,6 +94,8 @@ class TriangleMesh(NamedTuple):
     """Triangles that loading removed because they were degenerate or not finite."""
     surface: Surface | None = None
     """None where the file has no appearance or loading did not ask for it."""
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Position of the frame in the file's coordinates, metres: loading subtracts it from meshes far from the origin."""
 
 
 class Visibility(NamedTuple):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-
-Up = Literal["auto", "y", "z"]
-"""Vertical axis of a mesh file, as an option."""
 
 
 def show(content: Any) -> None:
@@ -47,3 +44,14 @@ def with_current_names(arguments: Sequence[str], renamed: Mapping[str, str]) -> 
     if changes:
         warnings.warn("; ".join(changes), FutureWarning, stacklevel=3)
     return [*positional, *others]
+
+
+def with_axes(arguments: Sequence[str]) -> list[str]:
+    """A command line with "--up -z" as "--up=-z", since a word that begins with a dash is an option otherwise."""
+    words: list[str] = []
+    for word in arguments:
+        if words and words[-1] == "--up" and word in ("-x", "-y", "-z"):
+            words[-1] = f"--up={word}"
+        else:
+            words.append(word)
+    return words

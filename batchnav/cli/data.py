@@ -11,7 +11,7 @@ import tyro
 from rich.table import Column, Table
 from tyro.conf import Positional
 
-from batchnav.cli.console import Up, show
+from batchnav.cli.console import show, with_axes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.download import Login, download
 from batchnav.data.episodes.episode import Episode
@@ -24,11 +24,12 @@ from batchnav.data.prepared.prepare import Outcome, prepare
 from batchnav.data.procthor.import_houses import import_houses
 from batchnav.data.scene_ref import prepared_in
 from batchnav.data.scenes import find_scenes
-from batchnav.data.sources.asset import Z_UP, Frame
+from batchnav.data.sources.islands import check_rule, keep_islands
 from batchnav.data.sources.scene_source import SCENES_DIR, STAGE_CONFIG
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.runtime.console.announce import number_of
+from batchnav.scene.frames import Up
 from batchnav.scene.scene import Scene
 
 DATA = Path("data")
@@ -87,6 +88,10 @@ def import_data(
     /,
     out: Path,
     up: Up = "auto",
+    scale: float = 1.0,
+    flip: bool = False,
+    two_sided: bool = False,
+    islands: str = "indoor",
     split: str = "train",
     sizes: Path | None = None,
 ) -> None:
@@ -95,7 +100,12 @@ def import_data(
     Args:
         source: mesh file, folder, Habitat config (stage, scene instance or dataset), or .json(l)(.gz) of houses.
         out: folder for the prepared scenes and their navmeshes.
-        up: vertical axis of mesh files; auto: y for your own files, Habitat's convention for datasets.
+        up: axis of mesh files that points up; auto: y for your own files, Habitat's convention for datasets.
+        scale: factor from the unit of mesh files to metres; 0.001 for millimetres.
+        flip: reverse the winding of all triangles, for meshes whose faces look outwards or down.
+        two_sided: make floors walkable whose faces look down.
+        islands: islands to keep: all; largest; indoor, without roofs and yards where a large island has a ceiling;
+            or the number of an island.
         split: split of a dataset.
         sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of SOURCE.
     """
@@ -104,9 +114,9 @@ def import_data(
         if unknown:
             show(f"left out, assets of unknown size: {', '.join(sorted(unknown))}")
     else:
-        frame = {"auto": None, "y": Frame(), "z": Z_UP}[up]
-        sources = find_sources(source, split, frame)
-    _report(prepare(sources, out))
+        sources = find_sources(source, split, up)
+    how: dict[str, Any] = {"scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}
+    _report(prepare([each.adjusted(**how) for each in sources], out, describe=True))
 
 
 def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", out: Path | None = None) -> None:
@@ -128,6 +138,7 @@ def make_episodes(
     seed: int = 0,
     split: str = "train",
     content: bool = False,
+    islands: str = "indoor",
 ) -> None:
     """Generate PointNav episodes with the rules of Habitat's generator.
 
@@ -138,13 +149,19 @@ def make_episodes(
         seed: seed of the episodes.
         split: split of datasets.
         content: write one file per scene into a folder `content` next to OUT, as Habitat does.
+        islands: islands that episodes take place on: all; largest; indoor, without roofs and yards where a large island
+            has a ceiling; or the number of an island.
     """
+    check_rule(islands)
     if per_scene < 1:
         raise ArgumentError(f"per_scene: found {per_scene}, expected 1 or more")
     episodes: list[Episode] = []
     for scene in [scene for name in scenes for scene in _scenes(name, split)]:
         try:
-            episodes += generate_episodes(scene, per_scene, seed)
+            kept = keep_islands(scene, islands)
+            if kept is not scene:
+                show(f"{scene.name}: {_left_out(scene, kept)}; --islands all keeps them")
+            episodes += generate_episodes(kept, per_scene, seed)
         except EpisodeError as error:
             show(f"skipped: {error}")
     if not episodes:
@@ -167,7 +184,7 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
         for finding in findings:
             show(f"{finding.level}: {finding.text}")
         broken |= any(finding.level == "error" for finding in findings)
-        if not findings:
+        if all(finding.level == "note" for finding in findings):
             show(f"{path}: no errors")
     if broken:
         sys.exit(1)
@@ -183,6 +200,12 @@ def _scenes(name: str, split: str) -> list[Scene]:
     return find_scenes([name], appearance=False)
 
 
+def _left_out(scene: Scene, kept: Scene) -> str:
+    """What `keep_islands` left out of a scene."""
+    number = scene.navmesh.num_islands - kept.navmesh.num_islands
+    return f"left out {number_of(number, 'island')} of {scene.navmesh.area - kept.navmesh.area:.1f} m²"
+
+
 def _is_procthor(path: Path) -> bool:
     """True for a JSON file that is not one of Habitat's configs: it holds ProcTHOR houses."""
     name = path.name.removesuffix(".gz")
@@ -193,10 +216,15 @@ def _is_procthor(path: Path) -> bool:
 def _report(outcomes: Sequence[Outcome]) -> None:
     """Print the outcome for each scene. Exit status 1 if a scene could not be prepared."""
     for outcome in outcomes:
-        note = ("up to date" if outcome.fresh else "prepared") + (", +Z up" if outcome.z_up else ", +Y up")
+        sign, axis = ("-" if outcome.up.startswith("-") else "+"), outcome.up.lstrip("-").upper()
+        note = ("up to date" if outcome.fresh else "prepared") + (f", {sign}{axis} up" if axis else "")
         if outcome.missing:
             note += f", without {len(outcome.missing)} missing assets, for example {outcome.missing[0]}"
         show(f"error: {outcome.problem}" if outcome.problem else f"{outcome.path}: {note}")
+        if outcome.summary:
+            show(f"  {outcome.summary}")
+        for text in outcome.warnings:
+            show(f"  warning: {text}")
     if any(outcome.problem for outcome in outcomes):
         sys.exit(1)
 
@@ -207,4 +235,4 @@ def command(arguments: Sequence[str]) -> None:
         "list": list_data, "download": download_data, "import": import_data, "prepare": prepare_data,
         "episodes": make_episodes, "validate": validate_data,
     }  # fmt: skip
-    tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav data", args=list(arguments))
+    tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav data", args=with_axes(arguments))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,14 +14,21 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from batchnav.cli.console import Up, show
+from batchnav.cli.console import show, with_axes
+from batchnav.data.sources.asset import Part, oriented_asset
+from batchnav.data.sources.checks import mesh_warnings
+from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import BatchnavError
+from batchnav.navmesh.islands import list_islands
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.atomic import replacing
-from batchnav.scene.mesh import load_mesh
-from batchnav.view.navmesh import draw_navmesh, island_areas
+from batchnav.scene.frames import Up
+from batchnav.scene.scene import bake
+from batchnav.view.navmesh import draw_navmesh
+
+log = logging.getLogger(__name__)
 
 MAX_ISLANDS = 10
 """Number of islands that `navmesh info` lists."""
@@ -32,6 +40,9 @@ def bake_navmesh(
     *,
     out: Path | None = None,
     up: Up = "auto",
+    flip: bool = False,
+    two_sided: bool = False,
+    scale: float = 1.0,
     settings: Annotated[NavMeshSettings, tyro.conf.arg(name="")],
 ) -> None:
     """Bake a navmesh from a mesh file. The defaults are Habitat's.
@@ -39,12 +50,20 @@ def bake_navmesh(
     Args:
         mesh: a mesh file.
         out: the .navmesh file to write; default: MESH with the suffix .navmesh.
-        up: vertical axis of the mesh file; auto: y.
+        up: axis of the mesh file that points up; auto: y.
+        flip: reverse the winding of all triangles, for meshes whose faces look outwards or down.
+        two_sided: make floors walkable whose faces look down.
+        scale: factor from the file's unit to metres; 0.001 for millimetres.
         settings: Habitat's settings, in metres and degrees.
     """
     out = out or mesh.with_suffix(".navmesh")
     with Console(stderr=True).status(f"baking {mesh}"):
-        navmesh = NavMesh.bake(load_mesh(mesh, up, appearance=False), settings)
+        asset = oriented_asset(mesh, up, scale, flip)
+        source = SceneSource(str(mesh), (Part(asset),), two_sided=two_sided)
+        loaded = source.load_mesh(appearance=False)
+        for text in mesh_warnings(loaded, str(mesh)):
+            log.warning("%s", text)
+        navmesh = bake(source.walked(loaded), str(mesh), settings)
     navmesh.save(out)
     counts = number_of(navmesh.num_polygons, "polygon"), number_of(navmesh.num_islands, "island")
     show(f"{out}: {navmesh.area:.2f} m², {', '.join(counts)}")
@@ -62,11 +81,12 @@ def show_info(file: Positional[Path], /) -> None:
     table.add_row("tiles, polygons", f"{len(navmesh.file.tiles)}, {navmesh.num_polygons}")
     table.add_row("area", f"{navmesh.area:.6f} m²")
     table.add_row("bounds", " to ".join(f"({x:.3f}, {y:.3f}, {z:.3f})" for x, y, z in navmesh.bounds))
-    areas = island_areas(navmesh)
-    for k in np.argsort(-areas)[:MAX_ISLANDS]:
-        table.add_row(f"island {k}", f"{areas[k]:.5f} m², radius {navmesh.data.island_radius[k]:.3f} m")
-    if len(areas) > MAX_ISLANDS:
-        table.add_row("further islands", f"{len(areas) - MAX_ISLANDS}")
+    islands = sorted(list_islands(navmesh.data), key=lambda island: -island.area)
+    for island in islands[:MAX_ISLANDS]:
+        size = f"{island.area:.5f} m², radius {island.radius:.3f} m, at y = {island.height:.2f} m"
+        table.add_row(f"island {island.number}", size)
+    if len(islands) > MAX_ISLANDS:
+        table.add_row("further islands", f"{len(islands) - MAX_ISLANDS}")
     for name, value in dataclasses.asdict(navmesh.settings).items() if navmesh.settings else ():
         table.add_row(name, f"{value:g}" if isinstance(value, float) else str(value))
     show(table)
@@ -87,7 +107,7 @@ def plot_navmesh(
         out: the .png file to write; default: FILE with the suffix .png.
         start: start of the path, x y z, metres; default: the start of a long path.
         goal: goal of the path, x y z, metres.
-        height: y of the storey, metres; default: the storey of the largest island.
+        height: y of the storey, metres; default: the storey of the main island.
     """
     out = out or file.with_suffix(".png")
     begin, end = (None if point is None else np.array(point, np.float32) for point in (start, goal))
@@ -100,4 +120,4 @@ def plot_navmesh(
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav navmesh SUBCOMMAND`."""
     functions: dict[str, Callable[..., Any]] = {"bake": bake_navmesh, "info": show_info, "view": plot_navmesh}
-    tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav navmesh", args=list(arguments))
+    tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav navmesh", args=with_axes(arguments))

@@ -11,7 +11,7 @@ from batchnav.data.generated import load_generated
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.prepared.scene_file import load_prepared, load_source
 from batchnav.data.scene_ref import DatasetRef, FileRef, GeneratedRef, SceneRef
-from batchnav.data.sources.scene_source import file_source, scene_id_of, stage_source
+from batchnav.data.sources.scene_source import SceneSource, file_source, scene_id_of, stage_source
 from batchnav.errors import MeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import FAMILIES
@@ -20,21 +20,26 @@ from batchnav.scene.scene import Scene, check_baked_for
 
 Loader = Callable[[NavMeshSettings | None, AppearanceConfig | bool], Scene]
 """load(settings, appearance), both as in `load_scene`."""
+Adjust = Callable[[SceneSource], SceneSource]
+"""Changes the source of a mesh file, as `SceneSource.adjusted` does."""
 
 
-def resolve(ref: SceneRef, scenes_dir: Path | None = None) -> Loader:
+def resolve(ref: SceneRef, scenes_dir: Path | None = None, adjust: Adjust | None = None) -> Loader:
     """The loader of a scene.
 
     Args:
         ref: the parsed scene id.
         scenes_dir: folder below which files are searched first; None: files are taken by their own path alone.
+        adjust: changes the source of a mesh file.
 
     Raises MeshError where there is no such file or scene.
     """
-    return _RESOLVERS[type(ref)](ref, scenes_dir)
+    if isinstance(ref, FileRef):
+        return _file(ref, scenes_dir, adjust)
+    return _generated(ref) if isinstance(ref, GeneratedRef) else _of_dataset(ref, scenes_dir)
 
 
-def _generated(ref: GeneratedRef, scenes_dir: Path | None) -> Loader:
+def _generated(ref: GeneratedRef) -> Loader:
     return lambda settings, appearance: load_generated(ref, settings, appearance is not False)
 
 
@@ -45,13 +50,13 @@ def _of_dataset(ref: DatasetRef, scenes_dir: Path | None) -> Loader:
     return functools.partial(load_source, _config(config).source(ref.name))
 
 
-def _file(ref: FileRef, scenes_dir: Path | None) -> Loader:
+def _file(ref: FileRef, scenes_dir: Path | None, adjust: Adjust | None) -> Loader:
     path = ref.path
     if scenes_dir is not None:
         below = scenes_dir / path
         if not path.is_absolute() and os.path.isfile(below):
             if not ref.is_prepared:
-                return functools.partial(load_source, stage_source(below))
+                return functools.partial(load_source, (adjust or _same)(stage_source(below)))
             path = below
         elif not os.path.isfile(path):
             generated = ", ".join(f"'{family}:SEED'" for family in FAMILIES)
@@ -62,10 +67,11 @@ def _file(ref: FileRef, scenes_dir: Path | None) -> Loader:
             )
     if ref.is_prepared:
         return functools.partial(_load_prepared, path)
-    return functools.partial(load_source, file_source(path))
+    return functools.partial(load_source, (adjust or _same)(file_source(path)))
 
 
-_RESOLVERS: dict[type, Callable[..., Loader]] = {GeneratedRef: _generated, DatasetRef: _of_dataset, FileRef: _file}
+def _same(source: SceneSource) -> SceneSource:
+    return source
 
 
 def _load_prepared(path: Path, settings: NavMeshSettings | None, appearance: AppearanceConfig | bool) -> Scene:

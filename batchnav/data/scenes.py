@@ -17,17 +17,28 @@ from batchnav.data.generated import is_cached
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.resolve import resolve
 from batchnav.data.scene_ref import FileRef, GeneratedRef, parse_scene_id, scene_ids
-from batchnav.data.sources.scene_source import SCENES_DIR
+from batchnav.data.sources.islands import check_rule, keep_islands
+from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource
+from batchnav.errors import ArgumentError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.files.atomic import as_path
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
+from batchnav.scene.frames import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import Scene
 
 
 def load_scene(
-    path: str | Path, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True
+    path: str | Path,
+    settings: NavMeshSettings | None = None,
+    appearance: AppearanceConfig | bool = True,
+    *,
+    up: Up = "auto",
+    scale: float = 1.0,
+    flip: bool = False,
+    two_sided: bool = False,
+    islands: str = "all",
 ) -> Scene:
     """Load one scene: a mesh file with its navmesh, a prepared scene, or a scene id.
 
@@ -40,14 +51,27 @@ def load_scene(
             None uses NAME.navmesh in the same folder unchanged; a mesh file without one gets a navmesh baked with the
             default settings, which is cached.
         appearance: as in `load_mesh`; False to read geometry only.
+        up: axis of a mesh file that points up, as in `load_mesh`; "auto" as described for `path`.
+        scale: factor from a mesh file's unit to metres; 0.001 for millimetres.
+        flip: reverse the winding of all triangles of a mesh file.
+        two_sided: make floors of a mesh file walkable whose faces look down.
+        islands: islands that are walkable: "all"; "largest"; "indoor", those below a ceiling, without roofs and yards;
+            or the number of an island (`data/sources/islands.py`).
 
-    Raises MeshError, NavMeshError.
+    A scene farther than 16 km from the origin is recentred: `scene.origin` is what was subtracted. Suspicious geometry
+    is logged as a warning. Raises MeshError, NavMeshError, and ArgumentError for a scene that is no mesh file with
+    another `up`, `scale`, `flip` or `two_sided`.
     """
     name, path = str(path), as_path(path)
     ref = parse_scene_id(name)
+    is_mesh = isinstance(ref, FileRef) and not ref.is_prepared
+    if not is_mesh and (up != "auto" or scale != 1.0 or flip or two_sided):
+        raise ArgumentError(f"up, scale, flip, two_sided: found one of them for {name!r}, expected a mesh file")
+    check_rule(islands)
     if not isinstance(ref, FileRef):
-        return find_scene(name, settings=settings, appearance=appearance)
-    scene = resolve(ref)(settings, appearance)
+        return keep_islands(find_scene(name, settings=settings, appearance=appearance), islands)
+    adjust = functools.partial(SceneSource.adjusted, up=up, scale=scale, flip=flip, two_sided=two_sided)
+    scene = keep_islands(resolve(ref, adjust=adjust)(settings, appearance), islands)
     return scene if ref.is_prepared else scene._replace(name=path.stem)
 
 

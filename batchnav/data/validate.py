@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import numpy as np
 
 from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.episodes.playing import unplayable_episodes
+from batchnav.data.episodes.playing import in_scene_frames, unplayable_episodes
 from batchnav.data.find_sources import find_sources
 from batchnav.data.prepared.scene_file import SUFFIX, load_prepared
+from batchnav.data.scene_findings import Finding, check_mesh, check_navmesh, scene_findings
 from batchnav.data.scene_ref import prepared_in
 from batchnav.data.scenes import find_scene
 from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource
@@ -20,27 +20,11 @@ from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.console.announce import number_of
 from batchnav.scene.scene import Scene
-from batchnav.types import TriangleMesh
 
 DISTANCE_TOLERANCE = 0.01
 """Tolerance between an episode's stated geodesic distance and the navmesh's, metres: files have fewer decimals."""
-LARGEST, SMALLEST = 300.0, 1.0
-"""Range of a building's longest side, metres; outside it the unit is probably not metres."""
-SMALL_ISLAND = 1.5
-"""Smallest radius of an island for sampling episodes, metres (Habitat's ISLAND_RADIUS_LIMIT)."""
-EDGE = 1.0
-"""Distance by which a navmesh may exceed its mesh, metres: baked navmeshes have a border, and headroom above."""
-_FACING = 0.9
-"""Smallest cosine between a triangle's normal and the axis that it faces."""
 MAX_LISTED = 5
 """Largest number of names that a finding lists."""
-
-
-class Finding(NamedTuple):
-    """One problem: `error` where the file is unusable, `warning` where it is suspicious."""
-
-    level: Literal["error", "warning"]
-    text: str
 
 
 def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) -> Iterator[Finding]:
@@ -58,9 +42,7 @@ def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) ->
         elif path.name.endswith(".json.gz"):
             yield from _check_episode_file(path, scenes_dir)
         elif path.suffix == SUFFIX:
-            scene = load_prepared(path)
-            yield from check_mesh(scene.mesh, str(path))
-            yield from check_navmesh(scene.navmesh, str(path), scene.mesh)
+            yield from scene_findings(load_prepared(path), str(path))
         elif path.is_dir() and (prepared := prepared_in(path)):
             for file in prepared:
                 yield from validate(file)
@@ -71,51 +53,6 @@ def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) ->
         yield Finding("error", str(error))
 
 
-def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
-    """Warnings about a mesh that loads."""
-    if mesh.num_dropped:
-        share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
-        dropped = f"{number_of(mesh.num_dropped, 'triangle')} ({share:.1%})"
-        yield Finding("warning", f"{name}: {dropped} without area, or with a corner that is not finite")
-    extent = np.ptp(mesh.vertices[np.unique(mesh.faces)], axis=0)
-    size = float(extent.max())
-    yield from _check_up(mesh, extent, name)
-    if not SMALLEST <= size <= LARGEST:
-        yield Finding(
-            "warning", f"{name}: is {size:.3g} m long, expected {SMALLEST:g} to {LARGEST:g}: is it in metres?"
-        )
-
-
-def _check_up(mesh: TriangleMesh, extent: np.ndarray, name: str) -> Iterator[Finding]:
-    """A warning where the wrong axis is up: the mesh is taller than wide, and most of its area faces sideways."""
-    a, b, c = (mesh.vertices[mesh.faces[:, k]].astype(np.float64) for k in range(3))
-    normal = np.abs(np.cross(b - a, c - a))
-    facing = normal * (normal > _FACING * np.linalg.norm(normal, axis=1, keepdims=True))
-    along = facing.sum(0) / 2
-    if extent[1] > min(extent[0], extent[2]) and along[1] < max(along[0], along[2]):
-        yield Finding(
-            "warning", f"{name}: is {extent[0]:.3g} x {extent[2]:.3g} m wide and {extent[1]:.3g} m tall, and "
-            f"{along[1]:.3g} m² of it face up or down, {max(along[0], along[2]):.3g} m² one side: is +Y up?"
-        )  # fmt: skip
-
-
-def check_navmesh(navmesh: NavMesh, name: str, mesh: TriangleMesh | None = None) -> Iterator[Finding]:
-    """Errors of a navmesh that loads: no usable island, or, where `mesh` is given, another extent than the mesh."""
-    radii = navmesh.data.island_radius
-    if not len(radii):
-        yield Finding("error", f"{name}: has no walkable polygon")
-    elif radii.max() < SMALL_ISLAND:
-        largest = f"its largest island has a radius of {radii.max():.2f} m"
-        yield Finding("error", f"{name}: {largest}, expected {SMALL_ISLAND:g} or more, else no episode can be sampled")
-    if mesh is not None:
-        used = mesh.vertices[np.unique(mesh.faces)]
-        walls, floor = np.stack([used.min(0), used.max(0)]), navmesh.bounds
-        # A navmesh covers floors only, so only an extent beyond the mesh is suspicious.
-        if (floor[0] < walls[0] - EDGE).any() or (floor[1] > walls[1] + np.array([EDGE, 2 * EDGE, EDGE])).any():
-            spans = f"the navmesh spans {_box(floor)}, the mesh {_box(walls)}"
-            yield Finding("error", f"{name}: {spans}: are they of one scene, and is the same axis up?")
-
-
 def _check_source(source: SceneSource) -> Iterator[Finding]:
     if source.missing:
         names = ", ".join(source.missing[:MAX_LISTED])
@@ -123,7 +60,9 @@ def _check_source(source: SceneSource) -> Iterator[Finding]:
     try:
         mesh = source.load_mesh()
         yield from check_mesh(mesh, source.name)
-        yield from check_navmesh(source.load_navmesh(mesh), source.name, mesh)
+        scene, misfits = source.make(mesh)
+        yield from (Finding("warning", text) for text in misfits)
+        yield from scene_findings(scene._replace(name=source.name), source.name, with_mesh=False)
     except BatchnavError as error:
         yield Finding("error", str(error))
 
@@ -150,6 +89,7 @@ def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
 
 
 def _check_episodes(episodes: list[Episode], scene: Scene) -> Iterator[Finding]:
+    episodes = in_scene_frames(episodes, {episode.scene_id: scene for episode in episodes})
     unplayable = list(unplayable_episodes(episodes, dict.fromkeys((e.scene_id for e in episodes), scene)))
     yield from (Finding("error", problem) for _, problem in unplayable)
     bad = {id(episode) for episode, _ in unplayable}
@@ -172,7 +112,3 @@ def distance_mismatches(episodes: list[Episode], distances: np.ndarray) -> list[
                 f"{stated:.3f} m, found {distance:.3f} m on the navmesh"
             )
     return lines
-
-
-def _box(bounds: np.ndarray) -> str:
-    return " to ".join(str([round(float(v), 2) for v in corner]) for corner in bounds)

@@ -85,7 +85,7 @@ class Evaluation:
             raise ArgumentError(f"{path}: found {found}, expected at least one episode for each process")
         scenes = find_played(self.episodes, scenes_dir, body.navmesh, bool(appearance & FROM_FILES))
         self.names = [scene.name for scene in scenes]
-        check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
+        self.episodes = check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
         self.bank = SceneBank.pack(scenes, device, appearance)
 
     def play(self, player: Player) -> Played:

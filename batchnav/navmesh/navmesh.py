@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from batchnav.navmesh import batch
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.build import build
 from batchnav.navmesh.data import NavMeshData, triangle_areas
+from batchnav.navmesh.islands import island_areas, moved, with_islands
 from batchnav.navmesh.scratch import MAX_PATH, search_bytes, search_scratch, search_size
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_int, check_kind, check_number, check_seed
@@ -60,6 +62,7 @@ class NavMesh:
         self._nav = view(self._tensors)
         self._search_size = search_size(self.data)
         self._scratch: dict[Any, Any] = {}
+        self._parts: dict[int, NavMesh] = {}
 
     @classmethod
     def load(cls, path: str | Path) -> NavMesh:
@@ -86,6 +89,21 @@ class NavMesh:
         other.file, other.data = self.file, self.data
         other._place(resolve_device(device))
         return other
+
+    def keep(self, islands: Collection[int]) -> NavMesh:
+        """The navmesh with these islands only, numbered from 0 in the same order; the others are not walkable.
+
+        Scenes with such a navmesh have episodes on these islands only. ArgumentError for an unknown island.
+        """
+        for island in islands:
+            check_int("islands", island, 0, self.num_islands - 1)
+        if len(set(islands)) == self.num_islands:
+            return self
+        return NavMesh(with_islands(self.file, self.data.polygon_island, islands), self.device)
+
+    def moved(self, offset: Array) -> NavMesh:
+        """The navmesh moved by `offset` [3], metres."""
+        return NavMesh(moved(self.file, np.asarray(offset, np.float64)), self.device)
 
     def __getstate__(self) -> tuple[navmesh_file.NavMeshFile, NavMeshData[np.ndarray], torch.device]:
         """State for copies and pickles, without the kernels' views of memory, which are created anew."""
@@ -126,8 +144,13 @@ class NavMesh:
             np.min([tile.low for tile in self.file.tiles], 0), np.max([tile.high for tile in self.file.tiles], 0)
         ]).astype(np.float32)  # fmt: skip
 
-    def snap(self, points: Array) -> Array:
-        """Nearest point on the mesh, f32 [N, 3]; NaN where none is within about 2 m (4 m in height)."""
+    def snap(self, points: Array, island: int | Literal["largest"] | None = None) -> Array:
+        """Nearest point on the mesh, f32 [N, 3]; NaN where none is within about 2 m (4 m in height).
+
+        `island`: number of the island to snap to, or "largest"; None: any.
+        """
+        if island is not None:
+            return self._part(island).snap(points)
         points, single = self._points("points", points)
         return self._answer(self._locate(points)[1], single)
 
@@ -213,14 +236,31 @@ class NavMesh:
         points = np.stack(np.broadcast_arrays(x, np.float32(height), z[:, None]), axis=2).reshape(-1, 3)
         return self.is_navigable(points, eps).reshape(rows, columns)
 
-    def sample(self, n: int, seed: int = 0) -> Array:
-        """Random points, uniform over the walkable area as seen from above, f32 [n, 3]. Same seed, same points."""
+    def sample(self, n: int, seed: int = 0, island: int | Literal["largest"] | None = None) -> Array:
+        """Random points, uniform over the walkable area as seen from above, f32 [n, 3]. Same seed, same points.
+
+        `island`: number of the island to sample on, or "largest"; None: all islands.
+        """
+        if island is not None:
+            return self._part(island).sample(n, seed)
         n, seed = check_int("n", n, 0, 2**31 - 1), check_seed(seed)
         if not len(self.data.island_radius):
             raise ArgumentError("sample: found a navmesh without a walkable polygon, expected one to draw points from")
         out = torch.empty((n, 3), dtype=torch.float32, device=self.device)
         self._run("sample", len(out), seed, out)
         return self._answer(out, False)
+
+    def _part(self, island: int | str) -> NavMesh:
+        """The navmesh of one island, cached."""
+        if island == "largest":
+            areas = island_areas(self.data)
+            island = int(areas.argmax()) if len(areas) else 0
+        elif isinstance(island, str):
+            raise ArgumentError(f"island: found {island!r}, expected a number or 'largest'")
+        number = check_int("island", island, 0, self.num_islands - 1)
+        if number not in self._parts:
+            self._parts[number] = self.keep([number])
+        return self._parts[number]
 
     def _locate(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         polygon = torch.empty(len(points), dtype=torch.int32, device=self.device)

@@ -9,18 +9,19 @@ import io
 import logging
 import warnings
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files.atomic import as_path, read_regular, replacing
+from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.obj import read_obj_surface
 from batchnav.scene.ply import read_ply
-from batchnav.scene.surface import check_surface, faces_of
+from batchnav.scene.surface import check_surface, faces_of, turned
 from batchnav.scene.text_mesh import read_obj, read_off
 from batchnav.types import Surface, TriangleMesh
 
@@ -32,24 +33,26 @@ _AT_A_TIME = 2**18
 
 
 def load_mesh(
-    path: str | Path, up: Literal["auto", "y", "z"] = "auto", appearance: AppearanceConfig | bool = True
+    path: str | Path, up: Up = "auto", appearance: AppearanceConfig | bool = True, flip: bool = False
 ) -> TriangleMesh:
     """Read a .glb, .gltf, .obj, .ply, .stl or .off file as one TriangleMesh.
 
     Args:
         path: file.
-        up: up axis of the file: "z" maps (x, y, z) to (x, z, -y); "auto" is "y", as glTF prescribes.
+        up: up axis of the file, "x", "y", "z", "-x", "-y" or "-z": "z" maps (x, y, z) to (x, z, -y), "-y" to
+            (x, -y, -z); "auto" is "y", as glTF prescribes.
         appearance: read surfaces (materials, textures, colours) too, with these settings; ignored for .stl and .off.
             False: no image is decoded. Invalid parts are skipped with a warning: without its texture a material keeps
             its colour. As in habitat-sim, surfaces are opaque and glTF textures use TEXCOORD_0 only. UVs that are not
             finite, or beyond 1e5, become (0, 0).
+        flip: reverse the winding of all triangles, for meshes whose faces look outwards or down.
 
-    Degenerate and non-finite triangles are dropped and counted in `num_dropped`. MeshError names the file and the
-    problem: missing, truncated, unknown compression, indices out of range, empty.
+    A mesh farther than 16 km from the origin is recentred; `origin` is what was subtracted. Degenerate and non-finite
+    triangles are dropped and counted in `num_dropped`. MeshError names the file and the problem: missing, truncated,
+    unknown compression, indices out of range, empty, too far away for its precision.
     """
     path = as_path(path)
-    if up not in ("auto", "y", "z"):
-        raise ArgumentError(f"up: found {up!r}, expected 'auto', 'y' or 'z'")
+    check_up(up)
     config = appearance_config(appearance)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -65,9 +68,16 @@ def load_mesh(
         raise MeshError(f"{path}: claims more data than memory holds") from error
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
-    if up == "z":
-        vertices = np.stack([vertices[:, 0], vertices[:, 2], -vertices[:, 1]], axis=1)
-    return check_mesh(TriangleMesh(vertices, faces, surface=surface), str(path))
+    if up not in ("auto", "y"):
+        source, sign = np.nonzero(rotation_of(up))[1], rotation_of(up).sum(1)
+        vertices = vertices[:, source] * sign
+    mesh = TriangleMesh(vertices, faces, surface=surface)
+    return check_mesh(flipped(mesh) if flip else mesh, str(path))
+
+
+def flipped(mesh: TriangleMesh) -> TriangleMesh:
+    """The mesh with the winding of all triangles reversed."""
+    return mesh._replace(faces=mesh.faces[:, ::-1], surface=mesh.surface and turned(mesh.surface))
 
 
 def appearance_config(appearance: AppearanceConfig | bool) -> AppearanceConfig | None:
@@ -81,7 +91,10 @@ def appearance_config(appearance: AppearanceConfig | bool) -> AppearanceConfig |
 
 
 def check_mesh(mesh: TriangleMesh, name: str) -> TriangleMesh:
-    """The mesh as f32 [V, 3] and i32 [F, 3] without degenerate triangles. MeshError, with `name`, if none is left."""
+    """The mesh as f32 [V, 3] and i32 [F, 3] without degenerate triangles, near the origin (`frames.recentred`).
+
+    MeshError, with `name`, if no triangle is left.
+    """
     vertices, faces = np.asarray(mesh.vertices), np.asarray(mesh.faces)
     if vertices.ndim != 2 or vertices.shape[1] != 3 or faces.ndim != 2 or faces.shape[1] != 3:
         raise MeshError(
@@ -96,6 +109,7 @@ def check_mesh(mesh: TriangleMesh, name: str) -> TriangleMesh:
     if faces.min() < 0 or faces.max() >= len(vertices):
         worst = int(faces.min()) if faces.min() < 0 else int(faces.max())
         raise MeshError(f"{name}: has a face with vertex index {worst}, expected 0 to {len(vertices) - 1}")
+    vertices, origin = recentred(vertices, faces, mesh.origin, name)
     with np.errstate(over="ignore"):
         vertices = np.ascontiguousarray(vertices, np.float32)
     good = _usable(vertices, faces)
@@ -104,7 +118,7 @@ def check_mesh(mesh: TriangleMesh, name: str) -> TriangleMesh:
         raise MeshError(f"{name}: all {len(faces)} triangles are degenerate or not finite")
     vertices = np.where(np.isfinite(vertices), vertices, np.float32(0.0))  # unused vertices
     surface = mesh.surface and faces_of(check_surface(mesh.surface, len(faces), name), good)
-    return TriangleMesh(vertices, np.ascontiguousarray(faces[good], np.int32), num_dropped, surface)
+    return TriangleMesh(vertices, np.ascontiguousarray(faces[good], np.int32), num_dropped, surface, origin)
 
 
 def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:

@@ -19,8 +19,9 @@ from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.cache import cache_folder
 from batchnav.runtime.kernels.precompile import SCENE_KERNELS, precompile
 from batchnav.scene.bvh import BVH, build_bvh
+from batchnav.scene.frames import COARSEST, NO_ORIGIN, with_origin
 from batchnav.scene.mesh import check_mesh
-from batchnav.types import TriangleMesh
+from batchnav.types import FAR, TriangleMesh
 
 log = logging.getLogger(__name__)
 _WARNED: set[tuple[str, str]] = set()
@@ -41,6 +42,14 @@ class Scene(NamedTuple):
         """One line instead of the arrays."""
         triangles = number_of(len(self.mesh.faces), "triangle")
         return f"Scene({self.name!r}, {triangles}, {self.navmesh.area:.1f} m² walkable)"
+
+    @property
+    def origin(self) -> np.ndarray:
+        """f64 [3]: position of the scene's frame in its file's coordinates, metres; 0 unless those are far away.
+
+        A point p of the scene is at `origin + p` in the file.
+        """
+        return np.array(self.mesh.origin, np.float64)
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -74,7 +83,7 @@ def make_scene(
     settings: NavMeshSettings | None = None,
     semantic: TriangleMesh | None = None,
 ) -> Scene:
-    """A scene from a mesh in memory.
+    """A scene from a mesh in memory. A mesh far from the origin is recentred, and its navmesh with it.
 
     Args:
         name: name of the scene.
@@ -84,12 +93,32 @@ def make_scene(
         semantic: what sensors of ids see; None: `mesh`.
     """
     mesh = check_mesh(mesh, name)
+    navmesh = navmesh and in_frame_of(mesh, navmesh, name)
     navmesh = navmesh or bake_cached(mesh, name, settings or NavMeshSettings())
     ids = None
     if semantic is not None:
-        semantic = check_mesh(semantic, name)
+        semantic = with_origin(check_mesh(semantic, name), mesh.origin)
         ids = Scene(name, semantic, navmesh, build_bvh(semantic))
     return Scene(name, mesh, navmesh, build_bvh(mesh), ids)
+
+
+def in_frame_of(mesh: TriangleMesh, navmesh: NavMesh, name: str) -> NavMesh:
+    """The navmesh of a file, moved with its mesh where that was recentred.
+
+    A file with coordinates beyond `FAR` has those of the mesh file; nearer ones are in the mesh's frame already.
+    NavMeshError where the file stores its coordinates in too coarse steps.
+    """
+    farthest = np.abs(navmesh.bounds).max(0)
+    is_far = (np.array(mesh.origin) != 0) & (farthest > FAR)
+    if mesh.origin == NO_ORIGIN or not is_far.any():
+        return navmesh
+    step = float(np.spacing(np.float32(farthest[is_far].max())))
+    if step > COARSEST:
+        raise NavMeshError(
+            f"{name}: found coordinates up to {farthest.max():.9g} m in steps of {step:.2g} m (float32), expected "
+            f"{COARSEST:g} m or less: delete it, then a navmesh is baked near the origin"
+        )
+    return navmesh.moved(np.where(is_far, -np.array(mesh.origin), 0.0))
 
 
 def check_body(scene: Scene, agent_radius: float, agent_height: float) -> None:

@@ -73,7 +73,7 @@ def fixed_episodes(
 ) -> NavEnv:
     """An environment that plays these episodes in turn. `material_library`: as in `NavEnv`."""
     scenes = find_played(episodes, settings=config.env.body.navmesh, appearance=config.appearance)
-    check_episodes(episodes, {scene.name: scene for scene in scenes})
+    episodes = check_episodes(episodes, {scene.name: scene for scene in scenes})
     table = episode_table(episodes, [scene.name for scene in scenes], device)
     return NavEnv(scenes, num_envs, device, episodes=table, material_library=material_library, **_options(config))
 

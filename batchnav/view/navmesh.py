@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from batchnav.errors import ArgumentError
+from batchnav.navmesh.islands import island_areas, main_island
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.view.topdown import FLOOR_BAND, navigable_triangles
 
@@ -37,18 +38,18 @@ def draw_navmesh(
         navmesh: on the CPU.
         start: f32 [3], metres: start of the path; default: a long path is chosen.
         goal: f32 [3], metres.
-        height: y of the storey; default: the height of the largest island.
+        height: y of the storey; default: the height of the main island (`navmesh.islands.main_island`).
 
     Raises ArgumentError for a navmesh without walkable polygons, or if only one of start and goal is given.
     """
     if (start is None) != (goal is None):
         raise ArgumentError("start, goal: found one of them, expected both or neither")
     triangles, islands = navigable_triangles(navmesh)
-    areas = island_areas(navmesh)
+    areas = island_areas(navmesh.data)
     if not len(areas):
         raise ArgumentError("navmesh: found no walkable polygon, expected at least one")
     if height is None:
-        height = float(np.median(triangles[islands == areas.argmax(), :, 1]))
+        height = float(np.median(triangles[islands == main_island(navmesh.data).number, :, 1]))
     points, island, clearance = _grid(navmesh, triangles, height)
     figure = Drawing(figsize=(9, 7), layout="constrained")
     axes = figure.add_subplot()
@@ -74,14 +75,6 @@ def draw_navmesh(
     axes.set(xlabel="x (m)", ylabel="z (m)", title=f"storey at y = {height:.2f} m")
     axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.1), ncols=2, frameon=False)
     return figure
-
-
-def island_areas(navmesh: NavMesh) -> np.ndarray:
-    """f64 [I]: walkable area of each island, square metres."""
-    triangles, islands = navigable_triangles(navmesh)
-    edges = triangles[:, 1:].astype(np.float64) - triangles[:, :1]
-    area = np.linalg.norm(np.cross(edges[:, 0], edges[:, 1]), axis=1) / 2
-    return np.bincount(islands[islands >= 0], area[islands >= 0], minlength=navmesh.num_islands)
 
 
 def _grid(navmesh: NavMesh, triangles: np.ndarray, height: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

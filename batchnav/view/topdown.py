@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.data import surface
+from batchnav.navmesh.islands import main_island
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.types import TriangleMesh
 
@@ -39,7 +40,7 @@ class TopDownMap:
     Args:
         navmesh: navigable area, with its islands.
         mesh: source of walls and furniture; None: navigable area only.
-        height: y of the storey, metres; default: the height of the largest island.
+        height: y of the storey, metres; default: the height of the main island (`navmesh.islands.main_island`).
         size: longer side in pixels.
         margin: metres around the navigable area.
 
@@ -57,7 +58,7 @@ class TopDownMap:
         if not 16 <= size <= 8192:
             raise ArgumentError(f"size: found {size}, expected 16 to 8192 pixels")
         triangles, islands = navigable_triangles(navmesh)
-        main = _largest(triangles, islands, height)
+        main = main_island(navmesh.data).number if height is None else _largest(triangles, islands, height)
         if height is None:
             height = float(np.median(triangles[islands == main, :, 1]))
         storey = (np.abs(triangles[:, :, 1].mean(1) - height) <= FLOOR_BAND) & (islands >= 0)
@@ -184,13 +185,11 @@ def slice_mesh(corners: np.ndarray, height: float) -> np.ndarray:
     return segments
 
 
-def _largest(triangles: np.ndarray, islands: np.ndarray, height: float | None) -> int:
-    """The largest island, among those near the height if one is given."""
+def _largest(triangles: np.ndarray, islands: np.ndarray, height: float) -> int:
+    """The largest island among those near the height."""
     edges = triangles[:, 1:] - triangles[:, :1]
     area = np.linalg.norm(np.cross(edges[:, 0], edges[:, 1]), axis=1)
-    usable = islands >= 0
-    if height is not None:
-        usable &= np.abs(triangles[:, :, 1].mean(1) - height) <= FLOOR_BAND
+    usable = (islands >= 0) & (np.abs(triangles[:, :, 1].mean(1) - height) <= FLOOR_BAND)
     if not usable.any():
         raise ArgumentError(f"height: found {height}, expected a height with navigable area")
     return int(np.bincount(islands[usable], area[usable]).argmax())

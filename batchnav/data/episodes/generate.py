@@ -7,6 +7,7 @@ from typing import cast
 import torch
 
 from batchnav.data.episodes.episode import Episode, Goal, rotation_of
+from batchnav.data.sources.islands import keep_islands
 from batchnav.runtime.checks import check_int
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
@@ -16,7 +17,9 @@ from batchnav.tasks.flee import Flee, FleeConfig
 from batchnav.tasks.pointnav import PointNav, PointNavConfig, pointnav_simulator
 
 
-def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNavConfig | None = None) -> list[Episode]:
+def generate_episodes(
+    scene: Scene, number: int, seed: int = 0, config: PointNavConfig | None = None, islands: str = "all"
+) -> list[Episode]:
     """Sample PointNav episodes in a scene.
 
     Start and goal lie on one storey, on an island of radius >= 1.5 m, with a geodesic distance of 1 to 30 m; few
@@ -29,11 +32,14 @@ def generate_episodes(scene: Scene, number: int, seed: int = 0, config: PointNav
         number: number of episodes.
         seed: seed for sampling.
         config: the task; None for the defaults.
+        islands: islands that episodes take place on: "all"; "largest"; "indoor", those below a ceiling, without roofs
+            and yards; or the number of an island (`data/sources/islands.py`).
 
     Raises EpisodeError where the scene offers no episode.
     """
     number = check_int("number", number, 1, MAX_ENVS)
     config = config or PointNavConfig()
+    scene = keep_islands(scene, islands)
     sim = pointnav_simulator(SceneBank.pack([scene]), number, config, seed=seed)
     sim.reset()
     state = cast(PointNav, sim.task).state

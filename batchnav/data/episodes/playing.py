@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from batchnav.data.episodes.episode import Episode, group_by_scene
+from batchnav.data.episodes.episode import Episode, Vector, group_by_scene
 from batchnav.errors import EpisodeError
 from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.types import FAR
 
 if TYPE_CHECKING:
     from batchnav.scene.scene import Scene
@@ -82,8 +84,8 @@ def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], devic
     )
 
 
-def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> None:
-    """Check that every episode can be played: start and goal on the navmesh, with a path between them.
+def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> list[Episode]:
+    """The episodes in the frames of their scenes, all of which can be played: start, goal and a path on the navmesh.
 
     Args:
         episodes: the episodes.
@@ -91,8 +93,35 @@ def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> 
 
     Raises EpisodeError for the first episode that cannot be played.
     """
+    episodes = in_scene_frames(episodes, scenes)
     for _, problem in unplayable_episodes(episodes, scenes):
         raise EpisodeError(problem)
+    return episodes
+
+
+def in_scene_frames(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> list[Episode]:
+    """The episodes with positions in the frames of their scenes: georeferenced ones are shifted by `scene.origin`.
+
+    Positions farther than `FAR` from the origin, on an axis that loading shifted, are those of the scene's file; nearer
+    ones are in the scene's frame already.
+    """
+    return [
+        episode if episode.scene_id not in scenes else _shifted(episode, scenes[episode.scene_id].mesh.origin)
+        for episode in episodes
+    ]
+
+
+def _shifted(episode: Episode, origin: Vector) -> Episode:
+    """The episode less the origin of its scene."""
+    if not any(origin):
+        return episode
+
+    def near(point: Vector) -> Vector:
+        x, y, z = (v - o if o and abs(v) > FAR else v for v, o in zip(point, origin, strict=True))
+        return x, y, z
+
+    goals = tuple(replace(goal, position=near(goal.position)) for goal in episode.goals)
+    return replace(episode, start_position=near(episode.start_position), goals=goals)
 
 
 def unplayable_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> Iterator[tuple[Episode, str]]:

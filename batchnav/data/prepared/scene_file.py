@@ -42,12 +42,13 @@ from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.scene import bvh
 from batchnav.scene.bvh import BVH
 from batchnav.scene.checks import check_scene_arrays
+from batchnav.scene.frames import recentred
 from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import appearance_config
 from batchnav.scene.scene import Scene, baker_version, is_baked_for
 from batchnav.scene.surface import check_surface
-from batchnav.types import Material, Surface, Texture, TriangleMesh
+from batchnav.types import FAR, Material, Surface, Texture, TriangleMesh
 
 SUFFIX = ".scene"
 _KIND = "batchnav scene 2"
@@ -82,7 +83,8 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: 
     sums = {name: zlib.crc32(array.data) for name, array in arrays.items()}
     metadata = {
         "kind": _KIND, "name": scene.name, "made_from": made_from, "dropped": str(scene.mesh.num_dropped),
-        "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface, **ids,
+        "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface, "origin": json.dumps(scene.mesh.origin),
+        **ids,
     }  # fmt: skip
     with replacing(Path(path), MeshError, durable=durable) as part:
         part.write_bytes(safetensors_bytes(arrays, metadata))
@@ -118,6 +120,9 @@ def load_prepared(path: str | Path, appearance: AppearanceConfig | bool = True) 
         surface = None if config is None else _surface_of(metadata["surface"], arrays)
         of_ids = {key.removeprefix(_IDS): array for key, array in arrays.items() if key.startswith(_IDS)}
         ids = _surface_of(metadata["ids"], of_ids) if has_ids else None
+        x, y, z = map(float, json.loads(metadata.get("origin", "[0, 0, 0]")))
+        if not np.isfinite([x, y, z]).all():
+            raise ValueError(f"origin ({x}, {y}, {z})")
     except OSError as error:
         raise MeshError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
@@ -125,7 +130,7 @@ def load_prepared(path: str | Path, appearance: AppearanceConfig | bool = True) 
     navmesh = NavMesh(navmesh_file.parse(arrays["navmesh"].tobytes(), str(path)))
     semantic = _scene_of(name, of_ids, ids, navmesh, str(path)) if has_ids else None
     scene = _scene_of(name, arrays, surface, navmesh, str(path))
-    return scene._replace(mesh=scene.mesh._replace(num_dropped=dropped), semantic=semantic)
+    return scene._replace(mesh=scene.mesh._replace(num_dropped=dropped, origin=(x, y, z)), semantic=semantic)
 
 
 def _mesh_arrays(scene: Scene) -> tuple[str, dict[str, np.ndarray]]:
@@ -143,6 +148,8 @@ def _scene_of(name: str, arrays: dict[str, np.ndarray], surface: Surface | None,
     mesh = TriangleMesh(arrays["vertices"], arrays["faces"], surface=surface)
     bvh = BVH(arrays["nodes"], arrays["triangles"], arrays["order"])
     check_scene_arrays(mesh, bvh, path)
+    if np.abs(mesh.vertices).max() > FAR and recentred(mesh.vertices, mesh.faces, mesh.origin, path)[1] != mesh.origin:
+        raise MeshError(f"{path}: is far from the origin, where float32 is too coarse; prepare it again")
     return Scene(name, mesh, navmesh, bvh)
 
 
@@ -210,7 +217,8 @@ def fingerprint(source: SceneSource) -> str:
         (part.asset, part.linear.tolist(), part.translation.tolist(), part.at_centre, part.object_id, part.category)
         for part in source.parts
     ]
-    digest = hashlib.sha256(f"{baker_version()} {_tree_version()} {parts}".encode())
+    how = source.two_sided, source.islands
+    digest = hashlib.sha256(f"{baker_version()} {_tree_version()} {parts} {how}".encode())
     for file in source.files:
         state = file.stat() if file.is_file() else None
         digest.update(f"{file.name} {state and (state.st_size, state.st_mtime_ns)}\n".encode())

@@ -11,13 +11,15 @@ import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from batchnav.data.files import is_number, short
 from batchnav.data.sources.annotations import is_semantic, semantic_file
 from batchnav.errors import MeshError
+from batchnav.runtime.checks import check_number
+from batchnav.scene.frames import Up, check_up, rotation_of
 from batchnav.scene.id_tiles import without_tiles
 from batchnav.scene.surface import PLAIN, turned
 from batchnav.types import Surface, TriangleMesh
@@ -46,6 +48,21 @@ class Frame:
 Z_UP = Frame((0.0, 0.0, 1.0), (0.0, 1.0, 0.0))
 
 
+def frame_of(up: Up) -> Frame | None:
+    """The frame of a mesh file whose axis `up` points up, as `load_mesh` turns it; None for "auto"."""
+    check_up(up)
+    if up == "auto":
+        return None
+    _, to_up, to_back = rotation_of(up).tolist()
+    return Frame(tuple(to_up), tuple(-value + 0.0 for value in to_back))
+
+
+def axis_of(frame: Frame) -> str:
+    """The axis that points up in a frame, as "y" or "-z"; "" for none of the six."""
+    axes = [up for up in get_args(Up) if up != "auto"]
+    return next((up for up in axes if rotation_of(up)[1].tolist() == list(frame.up)), "")
+
+
 @dataclass(frozen=True)
 class Asset:
     """A mesh file with the orientation and scale of a stage or object config."""
@@ -56,6 +73,8 @@ class Asset:
     """Scale along the axes of Habitat's frame."""
     centre: Vector | None = None
     """Centre of mass of the object, before scaling; None for the middle of its bounding box."""
+    flip: bool = False
+    """Reverse the winding of all triangles."""
     semantic: Path | None = None
     """Mesh file with the ids; None: they are in the same file."""
     semantic_frame: Frame | None = None
@@ -69,6 +88,15 @@ class Asset:
         if self.semantic is None:
             return self
         return replace(self, path=self.semantic, frame=self.semantic_frame or self.frame, semantic=None)
+
+
+def oriented_asset(path: Path, up: Up = "auto", scale: float = 1.0, flip: bool = False) -> Asset:
+    """A mesh file outside of data sets: `up` is +Y for "auto"; `scale` is the factor to metres.
+
+    ArgumentError for a scale that is not above 0.
+    """
+    scale = check_number("scale", scale, 1e-9, 1e9)
+    return Asset(path, frame_of(up) or Frame(), (scale, scale, scale), flip=flip)
 
 
 class Part(NamedTuple):
@@ -89,13 +117,18 @@ class Part(NamedTuple):
     def place(self, mesh: TriangleMesh) -> TriangleMesh:
         """The mesh of the asset, transformed to the scene's frame."""
         points = mesh.vertices @ self.asset.frame.rotation.T
+        origin = np.array(mesh.origin) @ self.asset.frame.rotation.T
         if self.at_centre:
-            points -= (points.min(0) + points.max(0)) / 2 if self.asset.centre is None else self.asset.centre
+            points -= (points.min(0) + points.max(0)) / 2 if self.asset.centre is None else self.asset.centre - origin
+            origin = np.zeros(3)
         linear = self.linear * self.asset.scale
         faces, surface = mesh.faces, mesh.surface
         if np.linalg.det(linear) < 0:  # a mirrored part keeps its front faces
             faces, surface = faces[:, ::-1], surface and turned(surface)
-        return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped, surface)
+        if self.asset.flip:
+            faces, surface = faces[:, ::-1], surface and turned(surface)
+        x, y, z = (linear @ origin + 0.0).tolist()
+        return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped, surface, (x, y, z))
 
     def named(self, mesh: TriangleMesh) -> TriangleMesh:
         """The mesh with object id and category, where they are known."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +19,22 @@ from batchnav.data.sources.annotations import (
     is_semantic,
     semantic_file,
 )
-from batchnav.data.sources.asset import Asset, Frame, Part, asset_of, stage_frame
-from batchnav.errors import MeshError
+from batchnav.data.sources.asset import Asset, Frame, Part, asset_of, frame_of, stage_frame
+from batchnav.data.sources.checks import check_fit, mesh_warnings
+from batchnav.data.sources.islands import check_rule, keep_islands
+from batchnav.errors import ArgumentError, MeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.checks import check_number
+from batchnav.scene.frames import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import appearance_config, check_mesh, load_mesh
-from batchnav.scene.scene import Scene, bake_cached, check_baked_for, make_scene
+from batchnav.scene.scene import Scene, bake_cached, check_baked_for, in_frame_of, make_scene
 from batchnav.scene.surface import merge_surfaces
+from batchnav.scene.winding import two_sided
 from batchnav.types import Surface, TriangleMesh
+
+log = logging.getLogger(__name__)
 
 SCENES_DIR = Path("data/scene_datasets")
 """Habitat's folder of scenes; scene ids of episodes are paths below it."""
@@ -50,6 +58,10 @@ class SceneSource:
     """Folder for the prepared scene; None for the folder of the scene's only mesh file."""
     surface: Surface | None = field(default=None, compare=False)
     """Surface of the scene's only mesh file, where that file holds triangles without a surface."""
+    two_sided: bool = False
+    """True where baking makes floors walkable whose faces look down."""
+    islands: str = "all"
+    """Rule for the islands to keep (`data/sources/islands.py`)."""
 
     @property
     def prepared(self) -> Path:
@@ -108,17 +120,69 @@ class SceneSource:
         Raises NavMeshError where no navmesh can be made, or the file was baked for another body than `settings`.
         """
         if self.navmesh:
-            navmesh = NavMesh.load(self.navmesh)
+            navmesh = in_frame_of(mesh, NavMesh.load(self.navmesh), str(self.navmesh))
             if settings is not None:
                 check_baked_for(navmesh, str(self.navmesh), settings)
             return navmesh
-        return bake_cached(mesh, self.name, settings or NavMeshSettings())
+        return bake_cached(self.walked(mesh), self.name, settings or NavMeshSettings())
+
+    def walked(self, mesh: TriangleMesh) -> TriangleMesh:
+        """The mesh to bake a navmesh from."""
+        return two_sided(mesh) if self.two_sided else mesh
 
     def load(self, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True) -> Scene:
-        """The scene; arguments as in `load_navmesh` and `load_mesh`. MeshError, NavMeshError."""
+        """The scene; arguments as in `load_navmesh` and `load_mesh`. MeshError, NavMeshError.
+
+        Suspicious geometry is logged as a warning (`data/sources/checks.py`).
+        """
         mesh = self.load_mesh(appearance)
+        for text in mesh_warnings(mesh, self.name):
+            log.warning("%s", text)
+        scene, warnings = self.make(mesh, settings, appearance)
+        for text in warnings:
+            log.warning("%s", text)
+        return scene
+
+    def make(
+        self,
+        mesh: TriangleMesh,
+        settings: NavMeshSettings | None = None,
+        appearance: AppearanceConfig | bool = True,
+    ) -> tuple[Scene, list[str]]:
+        """The scene of the loaded mesh, and warnings about a navmesh file that does not fit it. NavMeshError."""
         semantic = self.load_semantic_mesh(appearance)
-        return make_scene(self.name, mesh, self.load_navmesh(mesh, settings), semantic=semantic)
+        scene = make_scene(self.name, mesh, self.load_navmesh(mesh, settings), semantic=semantic)
+        warnings = check_fit(scene, str(self.navmesh)) if self.navmesh else []
+        return keep_islands(scene, self.islands), warnings
+
+    def adjusted(
+        self,
+        up: Up = "auto",
+        scale: float = 1.0,
+        flip: bool = False,
+        two_sided: bool = False,
+        islands: str = "all",
+    ) -> SceneSource:
+        """The source with another orientation and unit of its mesh file, and other islands.
+
+        ArgumentError for a scene of several parts with another orientation or unit: its data set states them.
+        """
+        check_rule(islands)
+        scale, frame = check_number("scale", scale, 1e-9, 1e9), frame_of(up)
+        parts = self.parts
+        if frame is not None or scale != 1.0 or flip:
+            if len(parts) != 1:
+                raise ArgumentError(
+                    f"up, scale, flip: found one of them for {self.name}, a scene of {len(parts)} parts whose data set "
+                    "states their orientation; expected a mesh file"
+                )
+            asset = parts[0].asset
+            x, y, z = asset.scale
+            asset = replace(
+                asset, frame=frame or asset.frame, scale=(scale * x, scale * y, scale * z), flip=flip != asset.flip
+            )
+            parts = (parts[0]._replace(asset=asset),)
+        return replace(self, parts=parts, two_sided=two_sided, islands=islands)
 
 
 def merge_meshes(meshes: Sequence[TriangleMesh], name: str) -> TriangleMesh:
@@ -126,11 +190,19 @@ def merge_meshes(meshes: Sequence[TriangleMesh], name: str) -> TriangleMesh:
     if not meshes:
         raise MeshError(f"{name}: holds no meshes")
     first = np.cumsum([0] + [len(mesh.vertices) for mesh in meshes[:-1]])
+    origin = meshes[0].origin
+    shifts = [np.subtract(mesh.origin, origin) for mesh in meshes]
     merged = TriangleMesh(
-        np.concatenate([mesh.vertices for mesh in meshes]),
+        np.concatenate(
+            [
+                mesh.vertices + shift if shift.any() else mesh.vertices
+                for mesh, shift in zip(meshes, shifts, strict=True)
+            ]
+        ),
         np.concatenate([mesh.faces + offset for mesh, offset in zip(meshes, first, strict=True)]),
         sum(mesh.num_dropped for mesh in meshes),
         merge_surfaces(meshes),
+        origin,
     )
     return check_mesh(merged, name)
 

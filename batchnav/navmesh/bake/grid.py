@@ -7,6 +7,7 @@ import numpy as np
 from batchnav.errors import NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels.decorators import cpu_function
+from batchnav.types import FAR
 
 MAX_COLUMNS = 2**25
 """Largest number of grid columns (cells seen from above); 290 x 290 m at Habitat's cell size."""
@@ -74,6 +75,13 @@ def make_grid(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings
         raise NavMeshError(
             f"mesh: found {extent[0]:.6g} x {extent[1]:.6g} m seen from above, "
             f"expected at least one cell of {cell:g} m each way: check the units and the up axis"
+        )
+    farthest = float(np.abs([low, high]).max())
+    if farthest > FAR:
+        raise NavMeshError(
+            f"mesh: found coordinates up to {farthest:.9g} m, which float32 stores in steps of "
+            f"{np.spacing(f32(farthest)):.2g} m, expected up to {FAR:g} m: move the mesh to the origin "
+            "(`load_mesh` and `load_scene` do that)"
         )
     return Grid(
         low=low,

@@ -24,11 +24,11 @@ from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.players import Player
 from batchnav.evaluation.trajectories import Trajectory
+from batchnav.navmesh.islands import island_areas
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import camera_poses
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
-from batchnav.view.navmesh import island_areas
 from batchnav.view.topdown import BLUE, GREEN, ORANGE, PURPLE, navigable_triangles
 from batchnav.view.video import outcome_of
 from batchnav.view.viewer.guard import guarded_server
@@ -83,7 +83,7 @@ def open_session(
         if not found:
             raise ArgumentError(f"{episodes}: found no episode in {', '.join(ids)}, expected scenes of this file")
         loaded = find_played(found, scenes_dir, config.body.navmesh, True)
-        check_episodes(found, {scene.name: scene for scene in loaded})
+        found = check_episodes(found, {scene.name: scene for scene in loaded})
     elif ids:
         loaded = find_scenes(ids, scenes_dir, config.body.navmesh)
         found = [e for scene in loaded for e in generate_episodes(scene, SAMPLED_EPISODES, seed=0)]
@@ -287,7 +287,7 @@ class Viewer:
         if wanted[2]:
             corners, island = navigable_triangles(scene.navmesh)
             below = corners[:, :, 1].min(axis=1) < floor + cut
-            for rank, k in enumerate(np.argsort(-island_areas(scene.navmesh))):
+            for rank, k in enumerate(np.argsort(-island_areas(scene.navmesh.data))):
                 part = corners[below & (island == k)].reshape(-1, 3)
                 if len(part):
                     self.server.scene.add_mesh_simple(

@@ -1,0 +1,60 @@
+"""Findings about one scene in memory: its mesh, its navmesh, its islands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from batchnav.data.sources.checks import mesh_warnings, navmesh_outside, origin_warning, unit_warning
+from batchnav.data.sources.islands import describe_islands
+from batchnav.navmesh.islands import SMALL_ISLAND
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.runtime.console.announce import number_of
+from batchnav.scene.scene import Scene
+from batchnav.types import FAR, TriangleMesh
+
+
+class Finding(NamedTuple):
+    """One fact: `error` where a file is unusable, `warning` where it is suspicious, `note` where it is neither."""
+
+    level: Literal["error", "warning", "note"]
+    text: str
+
+
+def scene_findings(scene: Scene, name: str, with_mesh: bool = True) -> Iterator[Finding]:
+    """Findings about a scene that loads; `with_mesh` False leaves out those of its mesh alone."""
+    if with_mesh:
+        yield from check_mesh(scene.mesh, name)
+    yield from check_navmesh(scene.navmesh, name)
+    if problem := navmesh_outside(scene.navmesh.bounds, scene.mesh, name):
+        yield Finding("error", problem)
+    note, warnings = describe_islands(scene._replace(name=name))
+    if note:
+        yield Finding("note", note)
+    yield from (Finding("warning", text) for text in warnings)
+
+
+def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
+    """Warnings about a mesh that loads."""
+    if mesh.num_dropped:
+        share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
+        dropped = f"{number_of(mesh.num_dropped, 'triangle')} ({share:.1%})"
+        yield Finding("warning", f"{name}: {dropped} without area, or with a corner that is not finite")
+    for text in (*mesh_warnings(mesh, name), unit_warning(mesh, name), origin_warning(mesh, name)):
+        if text:
+            yield Finding("warning", text)
+
+
+def check_navmesh(navmesh: NavMesh, name: str) -> Iterator[Finding]:
+    """Errors of a navmesh that loads: no usable island, or coordinates that float32 stores too coarsely."""
+    radii = navmesh.data.island_radius
+    if not len(radii):
+        yield Finding("error", f"{name}: has no walkable polygon")
+    elif radii.max() < SMALL_ISLAND:
+        largest = f"its largest island has a radius of {radii.max():.2f} m"
+        yield Finding("error", f"{name}: {largest}, expected {SMALL_ISLAND:g} or more, else no episode can be sampled")
+    if (farthest := float(abs(navmesh.bounds).max())) > FAR:
+        yield Finding(
+            "warning", f"{name}: has coordinates up to {farthest:.9g} m, where float32 is too coarse for paths, "
+            f"expected up to {FAR:g} m; its mesh is recentred when it is loaded"
+        )  # fmt: skip
