@@ -24,6 +24,7 @@ from batchnav.data.prepared.prepare import Outcome, prepare
 from batchnav.data.procthor.import_houses import import_houses
 from batchnav.data.scene_ref import prepared_in
 from batchnav.data.scenes import find_scenes
+from batchnav.data.sources.asset import frame_of
 from batchnav.data.sources.islands import check_rule, keep_islands
 from batchnav.data.sources.scene_source import SCENES_DIR, STAGE_CONFIG
 from batchnav.data.validate import validate
@@ -114,7 +115,7 @@ def import_data(
         if unknown:
             show(f"left out, assets of unknown size: {', '.join(sorted(unknown))}")
     else:
-        sources = find_sources(source, split, up)
+        sources = find_sources(source, split, frame_of(up))
     how: dict[str, Any] = {"scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}
     _report(prepare([each.adjusted(**how) for each in sources], out, describe=True))
 

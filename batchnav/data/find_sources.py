@@ -6,6 +6,7 @@ from pathlib import Path
 
 from batchnav.data.habitat.datasets import load_dataset
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SCENE_INSTANCE, SceneDatasetConfig
+from batchnav.data.sources.asset import Frame
 from batchnav.data.sources.scene_source import (
     SCENES_DIR,
     STAGE_CONFIG,
@@ -15,18 +16,17 @@ from batchnav.data.sources.scene_source import (
     stage_source,
 )
 from batchnav.errors import MeshError
-from batchnav.scene.frames import Up
 from batchnav.scene.mesh import SUFFIXES
 
 
-def find_sources(path: Path, split: str = "train", up: Up = "auto") -> list[SceneSource]:
+def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -> list[SceneSource]:
     """The scenes of a path.
 
     Args:
         path: a mesh file, a stage config, a scene instance, a data set's config, or a folder. A folder gives its mesh
             files; below a folder `scene_datasets`, or without mesh files, it is read as one of Habitat's data sets.
         split: split of a data set.
-        up: axis of mesh files that points up; "auto" for +Y, and Habitat's conventions in its data sets.
+        frame: orientation of mesh files; None for +Y up, and Habitat's conventions in its data sets.
 
     Raises MeshError where no scene is found.
     """
@@ -39,10 +39,10 @@ def find_sources(path: Path, split: str = "train", up: Up = "auto") -> list[Scen
     if path.name.endswith(STAGE_CONFIG):
         return [stage_source(path.with_name(path.name.removesuffix(STAGE_CONFIG) + ".glb"), str(path))]
     if path.suffix.lower() in SUFFIXES and path.is_file():
-        return [file_source(path) if up == "auto" else mesh_source(path, up)]
-    if path.is_dir() and (up != "auto" or SCENES_DIR.name not in path.absolute().parts):
-        own = [mesh_source(file, up) for file in sorted(path.iterdir()) if file.suffix.lower() in SUFFIXES]
-        if own or up != "auto":
+        return [file_source(path) if frame is None else mesh_source(path, frame)]
+    if path.is_dir() and (frame is not None or SCENES_DIR.name not in path.absolute().parts):
+        own = [mesh_source(file, frame) for file in sorted(path.iterdir()) if file.suffix.lower() in SUFFIXES]
+        if own or frame is not None:
             if not own:
                 raise MeshError(f"{path}: found no mesh files, expected some of {', '.join(SUFFIXES)}")
             return own

@@ -70,8 +70,9 @@ def load_scene(
     check_rule(islands)
     if not isinstance(ref, FileRef):
         return keep_islands(find_scene(name, settings=settings, appearance=appearance), islands)
-    adjust = functools.partial(SceneSource.adjusted, up=up, scale=scale, flip=flip, two_sided=two_sided)
-    scene = keep_islands(resolve(ref, adjust=adjust)(settings, appearance), islands)
+    how: dict[str, Any] = {"up": up, "scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}
+    scene = resolve(ref, adjust=functools.partial(SceneSource.adjusted, **how))(settings, appearance)
+    scene = keep_islands(scene, islands) if ref.is_prepared else scene
     return scene if ref.is_prepared else scene._replace(name=path.stem)
 
 

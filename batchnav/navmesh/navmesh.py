@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +24,9 @@ from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import floats, to_device, view
 from batchnav.runtime.kernels.launch import launch
 from batchnav.runtime.threads import num_threads
-from batchnav.types import TriangleMesh
+from batchnav.types import FAR, TriangleMesh
+
+log = logging.getLogger(__name__)
 
 _CUDA_ROWS = 65536
 """Largest number of concurrent searches on a CUDA device: about the threads that an H200 holds at 101 to 108 registers
@@ -67,7 +70,13 @@ class NavMesh:
     @classmethod
     def load(cls, path: str | Path) -> NavMesh:
         """Read a `.navmesh` file of Habitat (version 1 or 2). NavMeshError where it is invalid."""
-        return cls(navmesh_file.read(path))
+        navmesh = cls(navmesh_file.read(path))
+        if (farthest := float(np.abs(navmesh.bounds).max())) > FAR:
+            log.warning(
+                "%s: has coordinates up to %.9g m, where float32 is too coarse for paths, expected up to %g m; "
+                "loading it with its mesh shifts both", path, farthest, FAR,
+            )  # fmt: skip
+        return navmesh
 
     @classmethod
     def bake(cls, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:

@@ -23,6 +23,7 @@ sizes, dates and places of its files, and the source code that bakes navmeshes a
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -32,6 +33,7 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from batchnav.data.sources.islands import keep_islands
 from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import MeshError
 from batchnav.geometry import triangle
@@ -193,8 +195,11 @@ def load_source(
     read and a navmesh is baked. A navmesh file for another body is refused (`SceneSource.load_navmesh`). MeshError,
     NavMeshError.
     """
-    if made_from(source.prepared) == fingerprint(source):
+    found = made_from(source.prepared)
+    if found is not None and found in (fingerprint(source), fingerprint(dataclasses.replace(source, islands="all"))):
         scene = load_prepared(source.prepared, appearance)._replace(name=source.name)
+        if found != fingerprint(source):
+            scene = keep_islands(scene, source.islands)
         if settings is None or is_baked_for(scene.navmesh, settings):
             return scene
     return source.load(settings, appearance)

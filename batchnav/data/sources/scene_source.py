@@ -21,8 +21,9 @@ from batchnav.data.sources.annotations import (
 )
 from batchnav.data.sources.asset import Asset, Frame, Part, asset_of, frame_of, stage_frame
 from batchnav.data.sources.checks import check_fit, mesh_warnings
-from batchnav.data.sources.islands import check_rule, keep_islands
+from batchnav.data.sources.islands import check_rule, describe_islands, keep_islands
 from batchnav.errors import ArgumentError, MeshError
+from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
@@ -120,7 +121,7 @@ class SceneSource:
         Raises NavMeshError where no navmesh can be made, or the file was baked for another body than `settings`.
         """
         if self.navmesh:
-            navmesh = in_frame_of(mesh, NavMesh.load(self.navmesh), str(self.navmesh))
+            navmesh = in_frame_of(mesh, NavMesh(navmesh_file.read(self.navmesh)), str(self.navmesh))
             if settings is not None:
                 check_baked_for(navmesh, str(self.navmesh), settings)
             return navmesh
@@ -139,7 +140,7 @@ class SceneSource:
         for text in mesh_warnings(mesh, self.name):
             log.warning("%s", text)
         scene, warnings = self.make(mesh, settings, appearance)
-        for text in warnings:
+        for text in (*warnings, *(describe_islands(scene)[1] if self.islands == "all" else ())):
             log.warning("%s", text)
         return scene
 

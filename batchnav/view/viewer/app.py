@@ -86,7 +86,7 @@ def open_session(
         found = check_episodes(found, {scene.name: scene for scene in loaded})
     elif ids:
         loaded = find_scenes(ids, scenes_dir, config.body.navmesh)
-        found = [e for scene in loaded for e in generate_episodes(scene, SAMPLED_EPISODES, seed=0)]
+        found = [e for scene in loaded for e in generate_episodes(scene, SAMPLED_EPISODES, seed=0, islands="indoor")]
     else:
         raise ArgumentError(
             "view: found neither scenes nor --episodes, expected scene ids (such as house:7) or an episode file"
