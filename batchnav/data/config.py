@@ -47,8 +47,8 @@ class ScenesConfig:
         seeds, train = range(self.first_house, self.first_house + self.houses), FAMILIES["house"].splits["train"]
         if seeds and seeds[-1] not in train:
             raise ConfigError(
-                f"first_house: found {seeds[0]} with {self.houses} houses, which are seeds {seeds[0]} to {seeds[-1]}, "
-                f"expected training houses, {train[0]} to {train[-1]}; others go by name, as sources: [house:{seeds[-1]}]"
+                f"first_house: found {seeds[0]} with {self.houses} houses: seeds {seeds[0]} to {seeds[-1]}, "
+                f"expected training houses, {train[0]} to {train[-1]}; name others in sources: [house:{seeds[-1]}]"
             )
         in_range(self, "resident_scenes", 0, 100_000)
         if self.resident_scenes == 1:
@@ -60,7 +60,7 @@ class ScenesConfig:
         for name in ("resident_scenes", "gigabytes"):
             if getattr(self, name) and self.episodes:
                 raise ConfigError(
-                    f"{name}: found {getattr(self, name)} with an episode file, expected 0: its scenes all stay in memory"
+                    f"{name}: found {getattr(self, name)} with an episode file, expected 0: its scenes stay in memory"
                 )
         if not (self.houses or self.sources or self.episodes):
             raise ConfigError("scenes: found neither houses, sources nor episodes, expected at least one scene")

@@ -109,7 +109,7 @@ class NavEnv(gym.vector.VectorEnv):
             self.config = dataclasses.replace(self.config, sensors=tuple(sensors))
         validate(self.config)
         self.sources = observation_sources(self.config)
-        """Observation sources by name (`batchnav.types.ObservationSource`)."""
+        """Observation sources by name (`batchnav.observation.ObservationSource`)."""
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes with a SceneStream, expected None")

@@ -1,7 +1,7 @@
 """Registry of observation sources by name: camera sensors, map sensors, pose sensors, and the task's observations.
 
-A source (`batchnav.types.ObservationSource`) declares its output, inputs and state. The environment, rollouts, memory
-prediction, evaluation and reports read the declarations and name no source.
+A source (`batchnav.observation.ObservationSource`) declares its output, inputs and state. The environment, rollouts,
+memory prediction, evaluation and reports read the declarations and name no source.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from gymnasium import spaces
 
 from batchnav.envs.config import NavConfig
 from batchnav.mapping.observations import MAP_SPECS, MapObservation
+from batchnav.observation import ObservationSource, Spec
 from batchnav.sensors.by_name import camera_sensors, check_names
 from batchnav.sensors.frame import appearance_needed
 from batchnav.sensors.goal_image import GoalImage
 from batchnav.sensors.pose import POSE_SENSORS
 from batchnav.tasks import TASKS
-from batchnav.types import ObservationSource, Spec
 
 SourceMaker = Callable[[NavConfig], ObservationSource]
 

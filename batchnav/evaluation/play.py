@@ -12,7 +12,8 @@ import torch
 from batchnav.agents.protocol import Agent
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
-from batchnav.types import Metric, Spec
+from batchnav.observation import Spec
+from batchnav.types import Metric
 
 STEPS_BETWEEN_CHECKS = 16
 """Steps between checks for the end of all episodes; each check waits for the device."""

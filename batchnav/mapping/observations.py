@@ -20,9 +20,9 @@ from batchnav.mapping.config import MapConfig
 from batchnav.mapping.ego_map import PIXELS
 from batchnav.mapping.mapper import MappedBodyConfig, Mapper
 from batchnav.mapping.predictor import memory_needed
+from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.sensors.camera import MAIN
 from batchnav.sensors.depth import DepthConfig, MeasuredDepth
-from batchnav.types import Frame, ObservationSource, Requirements, Spec
 
 EGO_MAP, WAYPOINT = "ego_map", "waypoint"
 MAPPER = "mapper"

@@ -12,8 +12,8 @@ from PIL import Image
 
 from batchnav.evaluation.play import Images
 from batchnav.evaluation.trajectories import Trajectory
+from batchnav.observation import Spec
 from batchnav.scene.scene import Scene
-from batchnav.types import Spec
 from batchnav.view.mosaic import colour, holds_ids
 from batchnav.view.topdown import FLOOR_BAND, FOOT, TopDownMap
 

@@ -10,10 +10,10 @@ import torch
 
 from batchnav.config import in_range
 from batchnav.errors import ConfigError
+from batchnav.observation import Frame, Spec
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.redwood import RedwoodNoise
 from batchnav.sensors.sensor import CameraSensor
-from batchnav.types import Frame, Spec
 
 
 @dataclass(frozen=True)

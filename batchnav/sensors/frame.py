@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from batchnav.errors import ArgumentError
+from batchnav.observation import ObservationSource
 from batchnav.renderers.choose import make_renderer
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import MAIN, CameraBodies, CameraConfig, MountedCamera, Seeds
 from batchnav.sensors.sensor import Cameras, check_observation
-from batchnav.types import Observation, ObservationSource
+from batchnav.types import Observation
 
 BYTES_RENDERED = 4
 """Bytes of a pixel in a depth image, and in a triangle image."""
@@ -50,7 +51,7 @@ def appearance_needed(sources: Iterable[ObservationSource]) -> frozenset[str]:
 
 
 class GivenImages:
-    """A `batchnav.types.Frame` of one camera whose images exist already.
+    """A `batchnav.observation.Frame` of one camera whose images exist already.
 
     Args:
         depth: f32 [N, H, W], metres.
@@ -108,7 +109,7 @@ class GivenImages:
 
 
 class Frame:
-    """A `batchnav.types.Frame` of cameras on bodies. An image is rendered once per step, on first use.
+    """A `batchnav.observation.Frame` of cameras on bodies. An image is rendered once per step, on first use.
 
     Args:
         bank: scenes, with the appearance fields that the sources require.

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import torch
 
+from batchnav.observation import Frame as FrameInput
+from batchnav.observation import ObservationSource, Requirements
 from batchnav.sensors.camera import FreeBodies
 from batchnav.sensors.frame import BYTES_RENDERED, write_observations
 from batchnav.sensors.sensor import CameraSensor
-from batchnav.types import Frame as FrameInput
-from batchnav.types import ObservationSource, Requirements
 
 FAR = 1e6
 """Height, metres, of cameras whose image is already rendered: their rays hit nothing, which costs little time."""

@@ -10,6 +10,7 @@ from numba import prange
 
 from batchnav.geometry.camera import pixel_ray
 from batchnav.geometry.pose import camera_axes
+from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.intrinsics import load4
@@ -17,7 +18,6 @@ from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import CameraSensor
-from batchnav.types import Frame, Spec
 
 _ZERO, _FIRST = np.float32(0.0), np.int32(0)
 _PLACES = (0, 1, 2, 3, 5)

@@ -13,10 +13,10 @@ from numba import prange
 
 from batchnav.geometry.angle import wrapped
 from batchnav.geometry.pose import sin_cos
+from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
-from batchnav.types import Frame, ObservationSource, Requirements, Spec
 
 _GPS, _COMPASS, _HEADING = range(3)
 

@@ -20,6 +20,7 @@ from batchnav.config import in_range
 from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import pixel_ray, pixel_spacing
 from batchnav.geometry.pose import camera_axes
+from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.launch import BoundKernel
@@ -28,7 +29,6 @@ from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
 from batchnav.sensors.sensor import CameraSensor
 from batchnav.sensors.shade import LANES, Paint, as_byte, color_at, shade_lanes
-from batchnav.types import Frame, Spec
 
 TILE_WIDTH, TILE_HEIGHT, ROWS = 32, 4, 4
 """CUDA: width and height of a block's tile in pixels, one thread per pixel; number of tiles per block, in a column."""

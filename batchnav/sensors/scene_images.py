@@ -11,6 +11,8 @@ import torch
 
 from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
+from batchnav.observation import Frame as FrameInput
+from batchnav.observation import Spec
 from batchnav.runtime.device import check_memory, resolve_device
 from batchnav.runtime.kernels.arrays import floats
 from batchnav.scene.bank import SceneBank
@@ -19,8 +21,6 @@ from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import MAIN, CameraConfig, FreeBodies
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import CameraSensor
-from batchnav.types import Frame as FrameInput
-from batchnav.types import Spec
 
 
 def render(

@@ -14,6 +14,7 @@ from numba import prange
 
 from batchnav.geometry.camera import pixel_ray
 from batchnav.geometry.pose import camera_axes
+from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.intrinsics import float_bits, fma, load4
@@ -22,7 +23,6 @@ from batchnav.scene.appearance import ID_FIELDS, Appearance
 from batchnav.scene.id_tiles import ON_THE_LINE
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import CameraSensor
-from batchnav.types import Frame, Spec
 
 _NOTHING, _UNIT = np.int32(0), np.int32(1)
 _A, _U, _V, _SIZE = np.int32(0), np.int32(4), np.int32(8), np.int32(12)

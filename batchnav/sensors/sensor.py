@@ -10,9 +10,9 @@ import torch
 
 from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import tan_half
+from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.scene.appearance import ID_FIELDS, Appearance
-from batchnav.types import Frame, ObservationSource, Requirements, Spec
 
 
 class NoiseCounters(NamedTuple):

@@ -19,6 +19,7 @@ from numba import prange
 
 from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.sample import random_point
+from batchnav.observation import ObservationSource
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.kernels.rng import uniform4
@@ -28,7 +29,7 @@ from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import MAX_CANDIDATES, MIN_ISLAND_RADIUS, EpisodeTable, table_row
 from batchnav.tasks.steps import FINITE, advance_body, bind, bind_advance, bind_begin, record_step_metrics
-from batchnav.types import Metric, ObservationSource
+from batchnav.types import Metric
 
 
 class ProgressState(NamedTuple):

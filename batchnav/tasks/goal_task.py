@@ -19,6 +19,7 @@ import torch
 
 from batchnav.config import in_range
 from batchnav.navmesh.heap import SEARCH_BLOCK
+from batchnav.observation import ObservationSource
 from batchnav.runtime.kernels.arrays import view
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.config import TaskConfig
@@ -40,7 +41,7 @@ from batchnav.tasks.goal_state import (
     NextEpisode,
 )
 from batchnav.tasks.steps import FINITE, KernelPair, bind, bind_advance, bind_begin
-from batchnav.types import Metric, ObservationSource
+from batchnav.types import Metric
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from batchnav.observation import ObservationSource, Spec, TaskObservation
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
-from batchnav.types import ObservationSource, Spec, TaskObservation
 
 POINTGOAL = Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32)
 """The goal in polar form: [distance in metres, bearing in radians, positive to the agent's left]."""

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from batchnav.errors import ArgumentError
-from batchnav.types import Spec
+from batchnav.observation import Spec
 
 # Viridis (Nathaniel Smith and Stefan van der Walt, CC0), sampled at even steps. It is perceptually uniform and suitable
 # for colour-blind readers and greyscale.

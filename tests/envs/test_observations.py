@@ -11,10 +11,10 @@ from batchnav.envs import observations
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import image_sources, observation_sources, specs_of
+from batchnav.observation import ObservationSource, Requirements, Spec, TaskObservation
 from batchnav.sensors.redwood import RedwoodNoise
 from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNav, PointNavConfig
-from batchnav.types import ObservationSource, Requirements, Spec, TaskObservation
 
 N = 3
 SMALL = {"height": 8, "width": 12}

@@ -16,11 +16,12 @@ from batchnav.envs.config import NavConfig, with_options
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.evaluation.trajectories import PoseCameras
+from batchnav.observation import Spec
 from batchnav.report.breakdown import compared_by, quantiles, straight_line
 from batchnav.report.episodes import MAX_PICTURES, SUBPIXELS, shown_steps
 from batchnav.report.evaluation import bar_ends, listed, to_film, write_report
 from batchnav.tasks.goal_state import METRIC_SPECS
-from batchnav.types import Metric, Spec
+from batchnav.types import Metric
 from batchnav.view.mosaic import HOLE, colour
 
 CONFIG = with_options(NavConfig(), {"height": 8, "width": 12, "max_steps": 20})

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
+from batchnav.observation import ObservationSource, Spec, TaskObservation
 from batchnav.tasks import TASKS
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
-from batchnav.types import ObservationSource, Spec, TaskObservation
 
 PLACES = ((1.0, 1.0), (5.0, 1.0), (1.0, 5.0))
 """x and z on the navmesh of `rooms.make_room`, metres."""

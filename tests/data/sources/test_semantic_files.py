@@ -13,6 +13,7 @@ import batchnav
 from batchnav.data.prepared.prepare import prepare
 from batchnav.data.sources.scene_source import mesh_source, stage_source
 from batchnav.errors import ArgumentError
+from batchnav.observation import Spec
 from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.images import AppearanceConfig
@@ -20,7 +21,6 @@ from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.frame import Frame
 from batchnav.sensors.sensor import CameraSensor
-from batchnav.types import Spec
 
 SIZE = np.array([4.0, 3.0, 4.0])
 EYE = [0.0, 1.5, 0.0]
