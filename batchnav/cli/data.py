@@ -112,8 +112,8 @@ def import_data(
     """
     if _is_procthor(source):
         sources, unknown = import_houses(source, sizes or source.with_name("asset_bbox.json"), out)
-        if unknown:
-            show(f"left out, assets of unknown size: {', '.join(sorted(unknown))}")
+        if unknown.assets:
+            show(str(unknown))
     else:
         sources = find_sources(source, split, frame_of(up))
     how: dict[str, Any] = {"scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}

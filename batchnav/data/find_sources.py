@@ -7,6 +7,7 @@ from pathlib import Path
 from batchnav.data.habitat.datasets import load_dataset
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SCENE_INSTANCE, SceneDatasetConfig
 from batchnav.data.sources.asset import Frame
+from batchnav.data.sources.mesh_files import is_hidden, mesh_files_in
 from batchnav.data.sources.scene_source import (
     SCENES_DIR,
     STAGE_CONFIG,
@@ -16,6 +17,7 @@ from batchnav.data.sources.scene_source import (
     stage_source,
 )
 from batchnav.errors import MeshError
+from batchnav.scene.formats import not_read
 from batchnav.scene.mesh import SUFFIXES
 
 
@@ -33,15 +35,21 @@ def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -
     if path.name.endswith(SCENE_INSTANCE):
         # The data set's config lies in a folder above.
         for folder in path.absolute().parents:
-            for config in sorted(folder.glob(f"*{DATASET_CONFIG}")):
+            for config in sorted(file for file in folder.glob(f"*{DATASET_CONFIG}") if not is_hidden(file)):
                 return [SceneDatasetConfig(config).source(path.name.removesuffix(SCENE_INSTANCE))]
         raise MeshError(f"{path}: found no *{DATASET_CONFIG} in a folder above, expected the data set's config")
     if path.name.endswith(STAGE_CONFIG):
         return [stage_source(path.with_name(path.name.removesuffix(STAGE_CONFIG) + ".glb"), str(path))]
     if path.suffix.lower() in SUFFIXES and path.is_file():
         return [file_source(path) if frame is None else mesh_source(path, frame)]
+    if path.is_file() and not path.name.endswith(DATASET_CONFIG):
+        kind = not_read(path.suffix)
+        raise MeshError(
+            f"{path}: found {kind or 'a file of another kind'}; read are {', '.join(SUFFIXES)}, *{STAGE_CONFIG}, "
+            f"*{SCENE_INSTANCE}, *{DATASET_CONFIG} and folders of these"
+        )
     if path.is_dir() and (frame is not None or SCENES_DIR.name not in path.absolute().parts):
-        own = [mesh_source(file, frame) for file in sorted(path.iterdir()) if file.suffix.lower() in SUFFIXES]
+        own = [mesh_source(file, frame) for file in mesh_files_in(path)]
         if own or frame is not None:
             if not own:
                 raise MeshError(f"{path}: found no mesh files, expected some of {', '.join(SUFFIXES)}")

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
 from batchnav.data.prepared.scene_file import SUFFIX
+from batchnav.data.sources.mesh_files import is_hidden, mesh_files_in
 from batchnav.errors import MeshError
 from batchnav.procedural import FAMILIES, SceneFamily
-from batchnav.scene.mesh import SUFFIXES
 
 _RANGE = re.compile(rf"({'|'.join(FAMILIES)}):(\d{{1,6}})-(\d{{1,6}})", re.ASCII)
 """A family, its first and its last seed."""
@@ -110,9 +110,10 @@ def scene_ids(names: Iterable[str]) -> list[str]:
 
 def prepared_in(folder: Path) -> list[Path]:
     """The prepared scenes in a folder, without those that belong to a `.glb` of the same name."""
-    return [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not file.with_suffix(".glb").is_file()]
+    files = [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not is_hidden(file)]
+    return [file for file in files if not file.with_suffix(".glb").is_file()]
 
 
 def scenes_in(folder: Path) -> list[Path]:
     """The prepared scenes in a folder; its mesh files where it has no prepared scenes."""
-    return prepared_in(folder) or sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
+    return prepared_in(folder) or mesh_files_in(folder)

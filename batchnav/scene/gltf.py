@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from batchnav.errors import MeshError
-from batchnav.runtime.files.atomic import read_regular
+from batchnav.runtime.files.beside import read_beside
 from batchnav.scene.gltf_materials import GltfMaterials
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.surface import Corners, corners_of, surface_of
@@ -55,8 +55,8 @@ def read_gltf(
     """Vertices f64 [V, 3] and faces i64 [F, 3] of a .glb or .gltf file in its world frame; surface with `appearance`.
 
     Raises MeshError where a size or an index is invalid, nodes do not form a forest, a buffer is outside the file's
-    folder, or the compression is not supported. Warns about unsupported features that may change geometry: extensions,
-    skins, morph targets.
+    data root (`runtime/files/beside.py`), or the compression is not supported. Warns about unsupported features that
+    may change geometry: extensions, skins, morph targets.
     """
     try:
         with np.errstate(all="ignore"):  # non-finite triangles are dropped later
@@ -198,26 +198,53 @@ class _Document:
     def accessor(self, number: Any, name: str) -> np.ndarray:
         """Values f64 [count, width] of an accessor; errors contain `name`."""
         accessor = self.accessors[_index(number, self.accessors)]
-        if "sparse" in accessor or "bufferView" not in accessor:
-            raise MeshError(f"stores {name} in a sparse or empty accessor, expected a dense accessor in a buffer view")
         kind, width = np.dtype(_COMPONENT[accessor["componentType"]]), _WIDTH[accessor["type"]]
         if width not in _WIDTHS.get(name, (3,)):
             raise MeshError(f"stores {name} as {accessor['type']}")
         if accessor.get("normalized") and kind.kind == "f":
             raise MeshError(f"stores {name} as normalized {kind}, expected integers where values are normalized")
-        view, count = self.view(accessor["bufferView"]), _size(accessor["count"])
-        stride = _size(self.views[accessor["bufferView"]].get("byteStride", kind.itemsize * width))
-        if stride < kind.itemsize * width:
-            raise MeshError(f"has a {name} accessor of stride {stride}, expected {kind.itemsize * width} or more")
-        begin = _size(accessor.get("byteOffset", 0))
-        needed = begin + (count - 1) * stride + kind.itemsize * width if count else 0
-        if needed > len(view) or count > self.limit:
-            raise MeshError(f"has a {name} accessor of {needed} bytes in a buffer view of {len(view)}")
-        rows = np.ndarray((count, width), kind, view, begin, (stride, kind.itemsize)) if count else np.empty((0, width))
-        values = rows.astype(np.float64)
+        count = _size(accessor["count"])
+        if not {"bufferView", "sparse"} & accessor.keys():
+            raise MeshError(f"stores {name} in an empty accessor, expected a buffer view or sparse values")
+        if count > self.limit:
+            raise MeshError(f"has a {name} accessor of {count} elements, the most for its size is {self.limit}")
+        values = np.zeros((count, width))  # where there is no buffer view
+        if "bufferView" in accessor:
+            values = self._rows(accessor, count, kind, width, name).astype(np.float64)
+        if "sparse" in accessor:
+            if not {"count", "indices", "values"} <= accessor["sparse"].keys():
+                raise MeshError(f"has a sparse {name} accessor without count, indices or values")
+            self._put_sparse(accessor["sparse"], kind, name, values)
         if (accessor.get("normalized") or name == "COLOR_0") and kind.kind in "iu":
             values = np.maximum(values / np.iinfo(kind).max, -1.0)
         return values
+
+    def _rows(self, place: dict, count: int, kind: np.dtype, width: int, name: str) -> np.ndarray:
+        """Elements [count, width] of a buffer view, from `byteOffset` of `place` on; errors contain `name`."""
+        view, size = self.view(place["bufferView"]), kind.itemsize * width
+        stride = _size(self.views[place["bufferView"]].get("byteStride", size))
+        if stride < size:
+            raise MeshError(f"has a {name} accessor of stride {stride}, expected {size} or more")
+        begin = _size(place.get("byteOffset", 0))
+        needed = begin + (count - 1) * stride + size if count else 0
+        if needed > len(view):
+            raise MeshError(f"has a {name} accessor of {needed} bytes in a buffer view of {len(view)}")
+        if not count:
+            return np.empty((0, width), kind)
+        return np.ndarray((count, width), kind, view, begin, (stride, kind.itemsize))
+
+    def _put_sparse(self, sparse: dict, kind: np.dtype, name: str, values_out: np.ndarray) -> None:
+        """Replace the elements f64 [count, width] that a sparse accessor lists."""
+        count, where = _size(sparse["count"]), sparse["indices"]
+        if count > len(values_out):
+            raise MeshError(f"has a sparse {name} accessor with {count} of {len(values_out)} elements")
+        index = np.dtype(_COMPONENT[where["componentType"]])
+        if index.kind != "u":
+            raise MeshError(f"has a sparse {name} accessor with indices of {index}, expected unsigned integers")
+        rows = self._rows(where, count, index, 1, f"sparse {name}")[:, 0].astype(np.int64)
+        if count and rows.max() >= len(values_out):
+            raise MeshError(f"has a sparse {name} accessor with index {rows.max()} of {len(values_out)}")
+        values_out[rows] = self._rows(sparse["values"], count, kind, values_out.shape[1], f"sparse {name}")
 
     def view(self, number: Any) -> memoryview:
         """Bytes of a buffer view."""
@@ -229,7 +256,7 @@ class _Document:
         return memoryview(buffer)[begin : begin + length]
 
     def _buffer(self, number: int) -> bytes:
-        """Bytes of a buffer: the GLB's binary chunk, a data URI, or a file in the same folder or below."""
+        """Bytes of a buffer: the GLB's binary chunk, a data URI, or a file in the data root."""
         if number not in self.buffers:
             uri = self.tree["buffers"][number].get("uri")
             if uri is None:
@@ -239,15 +266,11 @@ class _Document:
             elif uri.startswith("data:"):
                 self.buffers[number] = base64.b64decode(uri.partition(",")[2])
             else:
-                self.buffers[number] = self._beside(urllib.parse.unquote(uri))
+                try:
+                    self.buffers[number] = read_beside(self.path, urllib.parse.unquote(uri), MeshError)
+                except MeshError as error:
+                    raise MeshError(f"buffer {number} {error}") from error
         return self.buffers[number]
-
-    def _beside(self, name: str) -> bytes:
-        folder = self.path.parent.resolve()
-        file = (folder / name).resolve()
-        if not file.is_relative_to(folder):
-            raise MeshError(f"names a buffer {name!r} outside its folder")
-        return read_regular(file, MeshError)
 
 
 def _look(

@@ -15,7 +15,7 @@ from PIL import Image
 
 from batchnav.config import in_range
 from batchnav.errors import MeshError
-from batchnav.runtime.files.atomic import read_regular
+from batchnav.runtime.files.beside import read_beside
 from batchnav.scene.textures import halved
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TGA", "TIFF", "WEBP")
@@ -60,15 +60,8 @@ class Images:
         return self._found[key]
 
     def beside(self, name: str) -> bytes:
-        """Content of a file in the mesh file's folder or below. MeshError for any other file."""
-        folder = self.path.parent.resolve()
-        try:
-            file = (folder / name).resolve()
-        except (ValueError, OSError) as error:
-            raise MeshError(f"is not a file name ({error})") from error
-        if not file.is_relative_to(folder):
-            raise MeshError("lies outside the mesh file's folder, expected a file in it or below")
-        return read_regular(file, MeshError)
+        """Content of a file that the mesh file names (`runtime/files/beside.py`). MeshError for any other file."""
+        return read_beside(self.path, name, MeshError)
 
     def note(self, problem: str) -> None:
         """Record a problem for `warn`."""

@@ -16,6 +16,7 @@ import numpy as np
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files.atomic import as_path, read_regular, replacing
+from batchnav.scene.formats import not_read, point_cloud
 from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.images import AppearanceConfig, Images
@@ -56,7 +57,9 @@ def load_mesh(
     config = appearance_config(appearance)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise MeshError(f"{path}: found suffix {suffix!r}, expected one of {', '.join(SUFFIXES)}")
+        kind = not_read(suffix)
+        more = f" (found {kind})" if kind else ""
+        raise MeshError(f"{path}: found suffix {suffix!r}, expected one of {', '.join(SUFFIXES)}{more}")
     if path.is_dir():
         raise MeshError(f"{path}: is a folder, expected a mesh file")
     data = read_regular(path, MeshError)
@@ -64,6 +67,8 @@ def load_mesh(
         if not data:
             raise MeshError("is empty")
         vertices, faces, surface = _read(data, path, config)
+        if len(vertices) and not len(faces):
+            raise MeshError(point_cloud(len(vertices)))
     except MemoryError as error:
         raise MeshError(f"{path}: claims more data than memory holds") from error
     except MeshError as error:

@@ -12,6 +12,7 @@ from operator import itemgetter
 import numpy as np
 
 from batchnav.errors import MeshError
+from batchnav.scene.formats import point_cloud
 from batchnav.scene.polygons import triangulate
 
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -150,6 +151,8 @@ def polygon_mesh(points: array.array, corners: array.array, counts: array.array)
     """Vertices f64 [V, 3] that polygons use, and triangles i64 [F, 3]. MeshError for an index out of range."""
     vertices = np.frombuffer(points, np.float64).reshape(-1, 3)
     corner, count = np.frombuffer(corners, np.int64), np.frombuffer(counts, np.int64)
+    if len(vertices) and not len(corner):
+        raise MeshError(point_cloud(len(vertices)))
     if len(corner) and not 0 <= corner.min() <= corner.max() < len(vertices):
         worst = int(corner.min() if corner.min() < 0 else corner.max())
         raise MeshError(f"has a face with vertex index {worst} counted from 0, expected 0 to {len(vertices) - 1}")

@@ -174,7 +174,7 @@ def test_buffers_beside_the_file_and_nowhere_else(tmp_path):
     tree, data = triangle_tree()
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a b.bin").write_bytes(data)
-    (tmp_path / "out.bin").write_bytes(data)
+    (tmp_path.parent / "out.bin").write_bytes(data)
     os.mkfifo(tmp_path / "in" / "pipe")
     path = tmp_path / "in" / "a.gltf"
 
@@ -185,8 +185,9 @@ def test_buffers_beside_the_file_and_nowhere_else(tmp_path):
     encoded = base64.b64encode(data).decode()
     for uri in ("a%20b.bin", f"data:application/octet-stream;base64,{encoded}"):
         assert len(load_mesh(with_uri(uri)).faces) == 1
-    (tmp_path / "in" / "link").symlink_to(tmp_path / "out.bin")
-    bad = {"../out.bin": "outside", str(tmp_path / "out.bin"): "outside", "link": "outside", "pipe": "a pipe"}
+    (tmp_path / "link").symlink_to(tmp_path.parent / "out.bin")
+    bad = {"../../out.bin": "outside", str(tmp_path / "in" / "a b.bin"): "outside", "../link": "outside"}
+    bad |= {"pipe": "a pipe", "../in/pipe": "a pipe"}
     bad |= {"absent": "No such file", "": "folder", "a\0b": "null", "data:base64,AAAA": "truncated"}
     for uri, match in bad.items():
         with pytest.raises(MeshError, match=match):
@@ -194,3 +195,50 @@ def test_buffers_beside_the_file_and_nowhere_else(tmp_path):
     os.mkfifo(tmp_path / "pipe.obj")
     with pytest.raises(MeshError, match="a pipe"):
         load_mesh(tmp_path / "pipe.obj")
+
+
+def sparse_tree(indices, values, dense=True, /, **changes):
+    """glTF of one triangle whose positions are sparse."""
+    tree, data = triangle_tree()
+    begin = -(-len(data) // 4) * 4
+    data = data.ljust(begin, b"\0") + indices.tobytes()
+    data = data.ljust(-(-len(data) // 4) * 4, b"\0")
+    kind = {"u1": 5121, "u2": 5123, "u4": 5125, "i2": 5122}[indices.dtype.str[1:]]
+    views = [
+        {"buffer": 0, "byteOffset": begin, "byteLength": indices.nbytes},
+        {"buffer": 0, "byteOffset": len(data), "byteLength": values.nbytes},
+    ]
+    tree["bufferViews"] += views
+    data += values.tobytes()
+    tree["buffers"] = [{"byteLength": len(data)}]
+    tree["accessors"][0]["sparse"] = {
+        "count": len(indices), "indices": {"bufferView": 2, "componentType": kind}, "values": {"bufferView": 3},
+        **changes,
+    }  # fmt: skip
+    if not dense:
+        del tree["accessors"][0]["bufferView"]
+    return glb(tree, data)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32])
+@pytest.mark.parametrize("dense", [True, False])
+def test_sparse_accessors_replace_elements(tmp_path, kind, dense):
+    """Without a buffer view the other elements are 0."""
+    values = np.float32([[5, 0, 0], [0, 7, 0]])
+    mesh = load_mesh(written(tmp_path, "a.glb", sparse_tree(np.array([1, 2], kind), values, dense)))
+    np.testing.assert_array_equal(mesh.vertices[mesh.faces[0]], [[0, 0, 0], *values])
+
+
+@pytest.mark.parametrize(
+    ("indices", "changes", "message"),
+    [
+        ([1, 3], {}, "sparse POSITION accessor with index 3 of 3"), ([1, 2], {"count": 4}, "4 of 3 elements"),
+        ([1, 2], {"count": 3}, "has a sparse POSITION accessor of"), ([1, 2], {"values": {}}, "not valid glTF"),
+        ([1, 2], {"indices": {"bufferView": 2, "componentType": 5122}}, "indices of int16, expected unsigned"),
+        ([1, 2], {"values": {"bufferView": 3, "byteOffset": 4}}, "has a sparse POSITION accessor of 28 bytes"),
+    ],
+)  # fmt: skip
+def test_broken_sparse_accessors_are_named(tmp_path, indices, changes, message):
+    data = sparse_tree(np.array(indices, np.uint16), np.float32([[5, 0, 0], [0, 7, 0]]), **changes)
+    with pytest.raises(MeshError, match=message):
+        load_mesh(written(tmp_path, "a.glb", data))

@@ -172,7 +172,7 @@ def uri(name):
         (lambda g: g.tree["bufferViews"][-1].update(byteLength=5), "image 0 is not an image of PNG"),
         (lambda g: g.tree["bufferViews"][-1].update(byteLength=10**6), "image 0 is truncated: a buffer view ends"),
         (uri("absent.png"), "image 0 .*No such file"),
-        (uri("../out.png"), "image 0 lies outside the mesh file's folder"),
+        (uri("../../out.png"), "image 0 lies outside the mesh file's data root"),
         (uri("/etc/passwd"), "image 0 lies outside"),
         (uri("a%00b"), "image 0 is not a file name"),
         (uri("pipe"), "image 0 .*a pipe"),

@@ -125,7 +125,7 @@ def test_a_library_that_is_not_there_is_named(tmp_path, name):
     [
         ("newmtl wood\nKd 1 x 1\nnewmtl red\n", "Kd '1 x 1'"),
         ("newmtl wood\nKd 255 255 255\nnewmtl red\n", "values above 1 in Kd '255 255 255'"),
-        ("newmtl wood\nmap_Kd ../out.png\nnewmtl red\n", "lies outside"),
+        ("newmtl wood\nmap_Kd ../../out.png\nnewmtl red\n", "lies outside"),
         ("newmtl wood\nmap_Kd\nnewmtl red\n", "image ''"),
         ("newmtl wood\n", "material 'red'"),
         (None, "library 'a b.mtl'"),

@@ -116,7 +116,8 @@ def _content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
     if not os.path.isdir(folder):
         return []
     head, _, tail = Path(template).name.partition("{scene}")
-    files = sorted(f for f in folder.iterdir() if f.name.startswith(head) and f.name.endswith(tail))
+    names = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
+    files = [folder / name for name in names if name.startswith(head) and name.endswith(tail)]
     if ALL_SCENES in scenes:
         return files
     wanted = [_content_path(template, path, scene) for scene in scenes]

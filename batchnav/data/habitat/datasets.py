@@ -26,6 +26,8 @@ from batchnav.data.files import natural_order
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.prepared.scene_file import load_source
+from batchnav.data.sources.annotations import is_semantic
+from batchnav.data.sources.mesh_files import is_hidden, one_per_scene
 from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource, stage_source
 from batchnav.errors import ArgumentError, EpisodeError, MeshError
 from batchnav.navmesh.settings import NavMeshSettings
@@ -155,7 +157,7 @@ def _find_config(path: Path) -> SceneDatasetConfig | None:
         if not path.name.endswith(DATASET_CONFIG):
             raise MeshError(f"{path}: found a file, expected a folder of scenes or a *{DATASET_CONFIG}")
         return SceneDatasetConfig(path)
-    configs = sorted(path.glob(f"*{DATASET_CONFIG}"))
+    configs = sorted(file for file in path.glob(f"*{DATASET_CONFIG}") if not is_hidden(file))
     named = [file for file in configs if file.name == path.name + DATASET_CONFIG]
     return SceneDatasetConfig((named or configs)[0]) if configs else None
 
@@ -173,6 +175,5 @@ def _names_in_folders(path: Path, split: str) -> list[str]:
 
 def _glbs(folder: Path, pattern: str) -> list[Path]:
     """Mesh files without semantic ones; a `.basis.glb` replaces the uncompressed file of the same scene."""
-    files = {file for file in folder.glob(pattern) if not file.name.endswith(".semantic.glb")}
-    compressed = {file.with_name(file.name.replace(".basis.glb", ".glb")) for file in files if ".basis." in file.name}
-    return sorted(files - compressed, key=natural_order)
+    files = [f for f in folder.glob(pattern) if not (is_semantic(f) or is_hidden(f) or is_hidden(f.parent))]
+    return sorted(one_per_scene(files), key=natural_order)

@@ -22,6 +22,7 @@ from batchnav.data.files import first_containing, is_number, natural_order, read
 from batchnav.data.habitat.urdf import read_urdf
 from batchnav.data.sources.annotations import ANNOTATIONS
 from batchnav.data.sources.asset import Part, asset_of, described, unit, vector
+from batchnav.data.sources.mesh_files import is_hidden
 from batchnav.data.sources.scene_source import STAGE_CONFIG, SceneSource, scene_id_of
 from batchnav.errors import MeshError
 
@@ -258,7 +259,7 @@ class SceneDatasetConfig:
         for pattern in patterns:
             for match in map(Path, glob.glob(str(self.path.parent / pattern))):
                 inside = match.iterdir() if match.is_dir() else [match]
-                files.update(file for file in inside if file.name.endswith(suffix))
+                files.update(file for file in inside if file.name.endswith(suffix) and not is_hidden(file))
         return sorted(files, key=natural_order)
 
 

@@ -3,20 +3,53 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from batchnav.data.procthor.houses import make_procthor_house, read_houses, read_sizes
 from batchnav.data.sources.scene_source import SceneSource, mesh_source
+from batchnav.errors import MeshError
 from batchnav.scene.mesh import save_mesh
 
+_LISTED = 5
+"""Largest number of assets that a message names."""
 
-def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource], set[str]]:
+
+class Missing(NamedTuple):
+    """Objects of ProcTHOR houses that are left out, since their sizes are unknown."""
+
+    assets: tuple[str, ...]
+    """Ids of their assets, the most frequent first."""
+    num_objects: int
+    """Number of objects that are left out."""
+    num_all: int
+    """Number of all objects."""
+
+    def __str__(self) -> str:
+        """One line; empty where no object is left out."""
+        if not self.assets:
+            return ""
+        share, more = self.num_objects / self.num_all, len(self.assets) - _LISTED
+        names = ", ".join(self.assets[:_LISTED]) + (f" and {more} more assets" if more > 0 else "")
+        return f"left out {self.num_objects} of {self.num_all} objects ({share:.0%}), unknown size: {names}"
+
+
+def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource], Missing]:
     """Write ProcTHOR houses as mesh files OUT/NAME_0000.ply ...
 
-    Returns the scenes, and the ids of assets of unknown size. Mesh files hold triangles only; surfaces are part of the
-    returned sources, and of the prepared scenes made from them.
+    Returns the scenes, and the objects of unknown size. Mesh files hold triangles only; surfaces are part of the
+    returned sources, and of the prepared scenes made from them. MeshError where there is no file of sizes.
     """
+    if not os.path.isfile(sizes):
+        raise MeshError(
+            f"{sizes}: found no such file, expected the sizes of ProcTHOR's assets in metres, {{asset id: [x, y, z]}}; "
+            "name the file with --sizes FILE"
+        )
     known, unknown, sources = read_sizes(sizes), set(), []
+    assets: Counter[str] = Counter()
     stem = path.name.partition(".")[0]
     for i, house in enumerate(read_houses(path)):
         target = out / f"{stem}_{i:04d}.ply"
@@ -24,5 +57,14 @@ def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource]
         out.mkdir(parents=True, exist_ok=True)
         save_mesh(mesh, target)
         unknown.update(without)
+        assets.update(_assets(house["objects"]))
         sources.append(dataclasses.replace(mesh_source(target), surface=mesh.surface))
-    return sources, unknown
+    missing = tuple(asset for asset, _ in assets.most_common() if asset in unknown)
+    return sources, Missing(missing, sum(assets[asset] for asset in missing), assets.total())
+
+
+def _assets(objects: list[dict]) -> Iterator[str]:
+    """The asset of each object, and of the objects on it."""
+    for item in objects:
+        yield str(item["assetId"])
+        yield from _assets(item.get("children", []))

@@ -60,6 +60,8 @@ def semantic_file(path: Path) -> Path | None:
 
     X.basis.glb and X.glb: X.semantic.glb, if X.semantic.txt is there too, else X_semantic.ply. X.ply: X_semantic.ply.
     """
+    if not path.name:
+        return None
     stem = path.stem.removesuffix(".basis")
     found = [path.with_name(stem + _COLORED), path.with_name(stem + _WITH_IDS)]
     found.append(path.parent / "habitat" / (stem + _WITH_IDS))  # Replica

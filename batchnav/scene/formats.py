@@ -1,0 +1,28 @@
+"""Formats of scenes that are not read, and how to convert them."""
+
+from __future__ import annotations
+
+_POINTS = (
+    "a point cloud, expected a mesh of triangles; mesh it first, for example with Poisson reconstruction in MeshLab, "
+    "CloudCompare or Open3D (create_from_point_cloud_poisson), and save it as GLB or PLY"
+)
+_CONVERT = "; convert it to GLB, for example with Blender"
+_KINDS = {
+    **dict.fromkeys((".pcd", ".las", ".laz", ".e57", ".xyz", ".pts", ".ptx"), _POINTS),
+    **dict.fromkeys((".world", ".sdf"), f"a description of a world for Gazebo, not a mesh{_CONVERT}"),
+    **dict.fromkeys(
+        (".dae", ".fbx", ".usd", ".usda", ".usdc", ".usdz", ".blend", ".3ds", ".wrl", ".x3d", ".ifc", ".dxf", ".step"),
+        f"a format that is not read{_CONVERT}",
+    ),
+}
+"""What a file is, by suffix, and what to do."""
+
+
+def not_read(suffix: str) -> str | None:
+    """What a file with this suffix is, and how to make a mesh file of it; None for other suffixes."""
+    return _KINDS.get(suffix.lower())
+
+
+def point_cloud(num_points: int) -> str:
+    """The error for a mesh file that has points only."""
+    return f"holds no triangles: its {num_points} points are {_POINTS}"
