@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from worlds import write_box, write_floor, write_json
 
 import batchnav
 from batchnav.cli import COMMANDS, SLOW, main
+from batchnav.cli.bench import BENCHMARKS, INTEGERS, NUMBERS
 from batchnav.config import load_config
 from batchnav.data.catalog import SOURCES, Source
 from batchnav.data.episodes.episode_file import load_episodes
@@ -190,6 +192,30 @@ def test_doctor_measures_few_of_many_scenes(monkeypatch, tmp_path):
         (("data", "download"), "uids: found none"),
         (("data", "episodes", "absent.glb", "--out", "e.json.gz"), "absent.glb"),
         (("data", "episodes", "house:1", "--out", "e.json.gz", "--per-scene", "0"), "per_scene: found 0"),
+        (("data", "episodes", "house:1", "--out", "e.json.gz", "--per-scene", str(10**30)), "per_scene: found 10000"),
+        (("data", "episodes", "house:1", "--out", "e.json.gz", "--seed", "-1"), "seed: found -1"),
+        (("bench", "sim", "--steps", "-1"), "--steps: found -1"),
+        (("bench", "sim", "--seconds", "nan"), "--seconds: found nan"),
+        (("bench", "sim", "--seconds", "1e999"), "--seconds: found inf"),
+        (("bench", "sim", "--num-envs", "4", str(10**30)), "--num-envs: found 10000"),
+        (("bench", "sim", "--num-envs"), "--num-envs: found no value"),
+        (("bench", "sim", "--noise", "nan"), "--noise: found nan"),
+        (("bench", "load", "--repeats", "0"), "--repeats: found 0"),
+        (("bench", "navmesh", "--batch", "0"), "--batch: found 0"),
+        (("bench", "render", "--sizes", "-64"), "--sizes: found -64"),
+        (("bench", "train", "--updates", "0"), "--updates: found 0"),
+        (("evaluate", "greedy", "--num-envs", "0"), "--num-envs: found 0"),
+        (("evaluate", "greedy", "--seed", str(2**63)), "seed: found 9223372036854775808"),
+        (("train", "--config", ""), "--config: found an empty name"),
+        (("train", "--config="), "--config: found an empty name"),
+        (("train", "cartpole", "--config", ""), "configuration: found an empty name"),
+        (("train", "--gpus", "0"), "--gpus: found 0"),
+        (("train", "--max-restarts", str(10**30)), "--max-restarts: found 10000"),
+        (
+            ("navmesh", "view", "absent.navmesh", "--start", "nan", "0", "0", "--goal", "0", "0", "0"),
+            "start: found nan",
+        ),
+        (("navmesh", "view", "absent.navmesh", "--height", "inf"), "height: found inf"),
         (("navmesh", "bake", "absent.glb"), "absent.glb: cannot be read"),
         (("navmesh", "info", "absent.navmesh"), "absent.navmesh: cannot be read"),
         (("navmesh", "view", "absent.navmesh"), "absent.navmesh: cannot be read"),
@@ -201,6 +227,29 @@ def test_errors_are_one_line(run, arguments, message, tmp_path, monkeypatch):
         run(*arguments)
     assert str(caught.value).startswith("error: ") and message in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_numeric_option_of_a_benchmark_has_bounds(name):
+    options = importlib.import_module(f"batchnav.bench.{name}").Options
+    for option, kind in get_type_hints(options).items():
+        for numeric, bounds in ((int, INTEGERS), (float, NUMBERS)):
+            if kind is numeric or numeric in get_args(kind):
+                assert option in bounds
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")],
+)  # fmt: skip
+def test_too_little_memory_is_one_line(run, error, monkeypatch):
+    def fail(name, arguments):
+        raise error
+
+    monkeypatch.setattr("batchnav.cli._run", fail)
+    with pytest.raises(SystemExit, match=r"^error: memory does not suffice \(.*\); use fewer environments[^\n]*$"):
+        run("train")
 
 
 def test_what_fails_has_exit_status_1(run, tmp_path):

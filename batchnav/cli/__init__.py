@@ -57,6 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(0 if name in ("-h", "--help") else 2)
     except BatchnavError as error:
         sys.exit(f"error: {error}")
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        what = str(error).partition("\n")[0] or "an allocation failed"
+        sys.exit(f"error: memory does not suffice ({what}); use fewer environments, smaller images or fewer scenes")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of stdout closed it, for example `| head`: discard the rest
@@ -64,6 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise  # a different pipe broke, for example to a child process
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """True for the errors of Python, NumPy and torch where an allocation on the host or the device failed."""
+    words = "can't allocate memory", "not enough memory", "out of memory"
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _run(name: str, arguments: Sequence[str]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import tyro
 
+from batchnav.errors import ArgumentError
 from batchnav.renamed_keys import current_options
+from batchnav.runtime.checks import check_int, check_number
 
 BENCHMARKS = {
     "render": "renderers, frames per second",
@@ -18,6 +21,31 @@ BENCHMARKS = {
     "load": "scene loading, seconds",
 }
 """Descriptions of the benchmarks by name; each is a module of `batchnav.bench`."""
+
+INTEGERS = {
+    "num_envs": (1, 2**24), "num_agents": (1, 2**24), "sizes": (1, 4096), "steps": (1, 2**31 - 1),
+    "repeats": (1, 100_000), "houses": (1, 100_000), "resident_scenes": (0, 100_000), "rollout_steps": (1, 10_000),
+    "minibatch_frames": (1, 2**31 - 1), "updates": (1, 2**31 - 1), "batch": (1, 2**28), "seed": (0, 2**62),
+}  # fmt: skip
+"""Lowest and highest value of the benchmarks' options that are integers, by name."""
+NUMBERS = {"seconds": (1e-3, 86_400.0), "noise": (0.0, 1000.0)}
+"""Lowest and highest value of the other numeric options, by name."""
+OPTIONAL = ("num_agents",)
+"""Options of several values that may be empty: the benchmark then has a default for the device."""
+
+
+def check_options(options: Any) -> None:
+    """ArgumentError for a numeric option out of range, or an option of several values that has none."""
+    for name, value in vars(options).items():
+        values = value if isinstance(value, tuple) else (value,)
+        option = "--" + name.replace("_", "-")
+        if not values and name not in OPTIONAL:
+            raise ArgumentError(f"{option}: found no value, expected at least one")
+        for single in values:
+            if name in INTEGERS:
+                check_int(option, single, *INTEGERS[name])
+            elif name in NUMBERS:
+                check_number(option, single, *NUMBERS[name])
 
 
 def command(arguments: Sequence[str]) -> None:
@@ -30,4 +58,6 @@ def command(arguments: Sequence[str]) -> None:
     benchmark = importlib.import_module(f"batchnav.bench.{name}")
     options = current_options(benchmark.Options, rest)
     prog = f"batchnav bench {name}"
-    benchmark.main(tyro.cli(benchmark.Options, prog=prog, description=benchmark.__doc__, args=options))
+    found = tyro.cli(benchmark.Options, prog=prog, description=benchmark.__doc__, args=options)
+    check_options(found)
+    benchmark.main(found)

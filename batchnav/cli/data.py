@@ -29,6 +29,7 @@ from batchnav.data.sources.islands import check_rule, keep_islands
 from batchnav.data.sources.scene_source import SCENES_DIR, STAGE_CONFIG
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.console.announce import number_of
 from batchnav.scene.frames import Up
 from batchnav.scene.scene import Scene
@@ -154,8 +155,8 @@ def make_episodes(
             has a ceiling; or the number of an island.
     """
     check_rule(islands)
-    if per_scene < 1:
-        raise ArgumentError(f"per_scene: found {per_scene}, expected 1 or more")
+    check_int("per_scene", per_scene, 1, 2**24)
+    check_seed(seed)
     episodes: list[Episode] = []
     for scene in [scene for name in scenes for scene in _scenes(name, split)]:
         try:

@@ -35,6 +35,7 @@ from batchnav.evaluation.run import Evaluation, Played
 from batchnav.report.evaluation import write_report
 from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents, print_scenes
+from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.atomic import check_writable
@@ -101,8 +102,8 @@ def main(options: Options) -> None:
     """Check the options, join other ranks if there are any, and evaluate."""
     counts = (("num-envs", options.num_envs, 1), ("report-episodes", options.report_episodes, 0))
     for name, value, least in counts:
-        if value < least:
-            raise ArgumentError(f"--{name}: found {value}, expected {least} or more")
+        check_int(f"--{name}", value, least, 2**24)
+    check_seed(options.seed)
     if not options.agents:
         raise ArgumentError("agents: found none, expected policies (runs/mine) or reference agents (greedy)")
     with join(options.device) as ranks:

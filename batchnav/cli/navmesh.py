@@ -22,6 +22,7 @@ from batchnav.errors import BatchnavError
 from batchnav.navmesh.islands import list_islands
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.checks import check_number
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.frames import Up
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 MAX_ISLANDS = 10
 """Number of islands that `navmesh info` lists."""
+MAX_COORDINATE = 1e7
+"""Largest coordinate of a point on the command line, metres."""
 
 
 def bake_navmesh(
@@ -109,6 +112,9 @@ def plot_navmesh(
         goal: goal of the path, x y z, metres.
         height: y of the storey, metres; default: the storey of the main island.
     """
+    for name, value in [*(("start", v) for v in start or ()), *(("goal", v) for v in goal or ()), ("height", height)]:
+        if value is not None:
+            check_number(name, value, -MAX_COORDINATE, MAX_COORDINATE)
     out = out or file.with_suffix(".png")
     begin, end = (None if point is None else np.array(point, np.float32) for point in (start, goal))
     figure = draw_navmesh(NavMesh.load(file), begin, end, height)

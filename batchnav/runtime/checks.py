@@ -8,7 +8,7 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, shortened
 
 MAX_SEED = 2**63 - 1
 """Largest seed: kernels take seeds as int64."""
@@ -17,7 +17,7 @@ MAX_SEED = 2**63 - 1
 def check_int(name: str, value: Any, low: int, high: int) -> int:
     """A Python or NumPy integer from `low` to `high`, as an int. ArgumentError for anything else."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not low <= int(value) <= high:
-        raise ArgumentError(f"{name}: found {value!r}, expected an integer from {low} to {high}")
+        raise ArgumentError(f"{name}: found {shortened(value)}, expected an integer from {low} to {high}")
     return int(value)
 
 
@@ -30,7 +30,7 @@ def check_number(name: str, value: Any, low: float, high: float) -> float:
     """A Python or NumPy number from `low` to `high`, as a float. ArgumentError for anything else."""
     numeric = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not numeric or not low <= value <= high:
-        raise ArgumentError(f"{name}: found {value!r}, expected a number from {low:g} to {high:g}")
+        raise ArgumentError(f"{name}: found {shortened(value)}, expected a number from {low:g} to {high:g}")
     return float(value)
 
 

@@ -14,7 +14,7 @@ import torch
 import tyro
 
 from batchnav.config import load_config, validate
-from batchnav.errors import ConfigError
+from batchnav.errors import ConfigError, shortened
 from batchnav.renamed_keys import current_options
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed.local_ranks import start_local_ranks
@@ -60,21 +60,25 @@ def parse(arguments: Sequence[str]) -> Command:
     """The parsed command line. ConfigError for invalid options or configuration."""
     arguments = current_options(TrainingConfig, arguments)
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config", default="")
+    parser.add_argument("--config")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--out", type=Path, default=Command._field_defaults["out"])
     known = parser.parse_known_args(arguments)[0]
+    if known.config == "":
+        raise ConfigError("--config: found an empty name, expected a file or a bundled name; omit it for the default")
     if known.resume and known.config:
         raise ConfigError(f"--config: found {known.config} with --resume, expected the configuration of {known.out}")
     if known.resume and not (known.out / CONFIG_NAME).is_file():
         raise ConfigError(f"{known.out / CONFIG_NAME}: no such file, expected the folder of a run to continue")
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
     default = load_config(find_config(name), TrainingConfig, warn=not known.resume)
-    command = tyro.cli(Command, default=Command(default, known.config), args=list(arguments), prog="batchnav train")
+    command = tyro.cli(
+        Command, default=Command(default, known.config or ""), args=list(arguments), prog="batchnav train"
+    )
     validate(command.run)
-    for name, value, least in (("gpus", command.gpus, 1), ("max-restarts", command.max_restarts, 0)):
-        if value < least:
-            raise ConfigError(f"--{name}: found {value}, expected {least} or more")
+    for name, value, least, most in (("gpus", command.gpus, 1, 1024), ("max-restarts", command.max_restarts, 0, 10**6)):
+        if not least <= value <= most:
+            raise ConfigError(f"--{name}: found {shortened(value)}, expected {least} to {most}")
     if command.wandb:
         find_wandb()  # raises before scenes are generated
     return command

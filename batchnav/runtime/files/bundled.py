@@ -42,6 +42,8 @@ def find_config(name: str | Path) -> Path:
     Raises:
         ConfigError: lists the bundled names.
     """
+    if not str(name):
+        raise ConfigError("configuration: found an empty name, expected a YAML file or a bundled name")
     path = as_path(name)
     if path.is_file():
         return path
