@@ -116,12 +116,12 @@ def test_hm3d(tmp_path, stage):
     assert {folder / "X.semantic.glb", folder / "X.semantic.txt"} <= set(stage_source(path).files)
 
 
-def test_ids_in_the_same_file_are_exact_too(tmp_path):
+def test_ids_in_the_same_file_are_exact_too(tmp_path, device):
     path = write_painted(tmp_path / "X.semantic.glb")
     (tmp_path / "X.semantic.txt").write_text(TEXT)
     scene = batchnav.load_scene(path)
     assert scene.semantic is None
-    seen = batchnav.render(scene, EYE, 0.0, ("instance",), 48, 48)["instance"][0]
+    seen = batchnav.render(scene, EYE, 0.0, ("instance",), 48, 48, device=device)["instance"][0]
     x = pixel_directions(0.0, 48, 48, 90.0)[24, :, 0] * SIZE[2] / 2
     np.testing.assert_array_equal(seen[24], np.where(x < (BORDER - 0.5) * SIZE[0], LEFT_ID, RIGHT_ID))
 
