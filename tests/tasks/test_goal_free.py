@@ -234,7 +234,7 @@ def test_a_setting_in_two_parts_of_the_configuration_is_refused(bank, monkeypatc
         height: float = 1.0
 
     monkeypatch.setitem(TASKS, "tall", type("Tall", (flee.Flee,), {"Config": TallConfig}))
-    with pytest.raises(ConfigError, match=r"task\.height: found a setting that camera has too"):
+    with pytest.raises(ConfigError, match=r"task\.height: found a field name that camera has too"):
         NavEnv(bank, N, task="tall", sensors=())
 
 
