@@ -22,7 +22,7 @@ class Island(NamedTuple):
     """Size and place of an island."""
 
     number: int
-    """As `NavMesh.island` gives it."""
+    """Number that `NavMesh.island` gives."""
     area: float
     """Walkable area, square metres."""
     height: float
