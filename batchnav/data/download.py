@@ -41,7 +41,14 @@ ATTEMPTS = 5
 """Consecutive connections without data until a download fails. Waiting time doubles from 1 second."""
 MAX_FILES, MAX_RATIO, MAX_UNPACKED = 1_000_000, 100, 2**30
 """Bounds of an archive: number of files; unpacked bytes at most MAX_RATIO times its size plus MAX_UNPACKED."""
+MAX_HEADER, MAX_HEADERS = 2**16, 2**28
+"""Bounds of a tar file's extended headers (pax records, long names), which are read into memory: bytes of one, and of
+all of them."""
+_EXTENDED = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
+)  # fmt: skip
 _BLOCK = 2**20
+_WHOLE_SIZE = re.compile(r"/([0-9]{1,18})$")
 _NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 
 
@@ -238,12 +245,15 @@ def _append(url: str, part: Path, authorization: str, progress: Progress, task) 
     with answer:
         if answer.status != 206:
             begin = 0
+        whole = None
         length, part_of = answer.headers.get("Content-Length", ""), answer.headers.get("Content-Range", "")
         if begin and not part_of.startswith(f"bytes {begin}-"):
             raise DownloadError(f"{url}: found Content-Range {part_of!r}, expected bytes from {begin} on")
         if length and not (length.isascii() and length.isdigit()):
             raise DownloadError(f"{url}: found Content-Length {length!r}, expected a number of bytes")
-        total = begin + int(length) if length else None
+        if answer.status == 206 and (named := _WHOLE_SIZE.search(part_of)):
+            whole = int(named[1])  # a server may send less than the rest
+        total = whole if whole is not None else begin + int(length) if length else None
         tag.write_text(answer.headers.get("ETag") or answer.headers.get("Last-Modified") or "")
         progress.update(task, total=total, completed=begin)
         with open(part, "r+b" if begin else "wb") as file:
@@ -287,7 +297,7 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
                     _below(scratch, member.filename)
                 zipped.extractall(scratch)
         else:
-            with tarfile.open(archive) as tar:
+            with tarfile.open(archive, tarinfo=bounded_headers(archive)) as tar:
                 # Sizes in a tar file are found only by reading all of it; compressed, it may be a decompression bomb.
                 _check_sizes(archive, (member.size for member in tar))
                 tar.extractall(scratch, filter="data")
@@ -299,7 +309,7 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
             files.append(target)
     except (
         zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError,
-        struct.error,
+        struct.error, MemoryError,
     ) as error:  # fmt: skip
         raise DownloadError(f"{archive}: cannot be unpacked ({error})") from error
     finally:
@@ -307,10 +317,38 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
     return files
 
 
+def bounded_headers(archive: Path) -> type[tarfile.TarInfo]:
+    """The class of an archive's members that checks each header before what follows it is read.
+
+    It raises DownloadError for a negative size, and for extended headers above MAX_HEADER and MAX_HEADERS bytes.
+    """
+    total = 0
+
+    class Member(tarfile.TarInfo):
+        @classmethod
+        def frombuf(cls, buf, encoding, errors):
+            nonlocal total
+            member = super().frombuf(buf, encoding, errors)
+            extended = member.type in _EXTENDED
+            total += tarfile.BLOCKSIZE + member.size if extended else 0
+            if member.size < 0:
+                raise DownloadError(f"{archive}: found a member of {member.size} bytes, expected 0 or more")
+            if extended and (member.size > MAX_HEADER or total > MAX_HEADERS):
+                raise DownloadError(
+                    f"{archive}: found an extended header of {member.size} bytes, {total} bytes in all, expected at "
+                    f"most {MAX_HEADER} and {MAX_HEADERS}"
+                )
+            return member
+
+    return Member
+
+
 def _check_sizes(archive: Path, sizes: Iterable[int]) -> None:
     """DownloadError where an archive has too many members, or its unpacked size is too large."""
     limit, total = MAX_RATIO * archive.stat().st_size + MAX_UNPACKED, 0
     for number, size in enumerate(sizes, 1):
+        if size < 0:
+            raise DownloadError(f"{archive}: found a member of {size} bytes, expected 0 or more")
         total += size
         if number > MAX_FILES or total > limit:
             raise DownloadError(

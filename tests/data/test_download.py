@@ -6,6 +6,7 @@ import json
 import re
 import tarfile
 import threading
+import tracemalloc
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -51,13 +52,15 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(206 if begin else 200)
         self.send_header("ETag", tag)
         if begin:
-            self.send_header("Content-Range", server.range or f"bytes {begin}-{len(data) - 1}/{len(data)}")
-        self.send_header("Content-Length", server.length or str(len(data) - begin))
+            last = min(len(data), begin + (server.piece or len(data))) - 1
+            self.send_header("Content-Range", server.range or f"bytes {begin}-{last}/{len(data)}")
+        sent = min(len(data) - begin, server.piece) if begin and server.piece else len(data) - begin
+        self.send_header("Content-Length", server.length or str(sent))
         if self.path in server.links:
             self.send_header("Link", server.links[self.path])
         self.end_headers()
         end = server.broken.pop(0) if server.broken else len(data)
-        self.wfile.write(data[begin : max(end, begin)])
+        self.wfile.write(data[begin : min(max(end, begin), begin + sent)])
         if end < len(data):
             self.close_connection = True
 
@@ -70,6 +73,7 @@ def server(monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.files, server.moved, server.links, server.broken, server.requests = {}, {}, {}, [], []
     server.login = server.range = server.length = ""
+    server.piece = 0
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=functools.partial(server.serve_forever, 0.01), daemon=True).start()
     monkeypatch.setattr(downloading.time, "sleep", lambda _: None)
@@ -131,6 +135,15 @@ def test_an_interrupted_download_goes_on(server, offer, tmp_path):
     download(["mine"], tmp_path)
     ranges = [headers.get("Range") for _, headers in server.requests]
     assert ranges[0] is None and ranges[1:] == ["bytes=1000000-", "bytes=3000000-"]
+
+
+def test_a_server_that_sends_less_than_the_rest_is_asked_again(server, offer, tmp_path):
+    offer("mine", "/mine.zip", zipped(a_dot_bin=CONTENT))
+    server.broken, server.piece = [1_000_000], 1_500_000
+    download(["mine"], tmp_path)
+    assert (tmp_path / "scene_datasets" / "mine" / "a.bin").read_bytes() == CONTENT
+    ranges = [headers.get("Range") for _, headers in server.requests]
+    assert ranges == [None, *(f"bytes={begin}-" for begin in (1_000_000, 2_500_000, 4_000_000))]
 
 
 def test_a_given_up_download_goes_on_with_the_next_command(server, offer, tmp_path):
@@ -360,6 +373,60 @@ def test_archives_of_other_kinds_and_bombs_are_named(server, offer, monkeypatch,
     with pytest.raises(DownloadError, match="more than 2 files"):
         download(["mine"], tmp_path)
     assert not (tmp_path / "scene_datasets").exists()
+
+
+def header(kind, size, name="a"):
+    """A tar header with a size of any sign."""
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    block[124:136] = b"%011o\0" % size if size >= 0 else size.to_bytes(12, "big", signed=True)
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+EXTENDED = [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("kind, size", [(tarfile.REGTYPE, -512), *((kind, 3 * 2**29) for kind in EXTENDED)])
+@pytest.mark.parametrize("before", [b"", header(tarfile.REGTYPE, 0)])
+def test_tar_headers_are_bounded_before_they_are_read(pack, kind, size, before, tmp_path):
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(pack(before + header(kind, size) + bytes(2**20)))
+    tracemalloc.start()
+    with pytest.raises(DownloadError, match=rf"found (a member|an extended header) of {size} bytes"):
+        downloading.unpack(path, tmp_path / "out")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**25 and not (tmp_path / "out").exists()
+
+
+def test_a_size_in_a_pax_record_is_checked(tmp_path):
+    record = b"13 size=-512\n"
+    data = header(tarfile.XHDTYPE, len(record)) + record.ljust(512, b"\0") + header(tarfile.REGTYPE, 0) + bytes(1024)
+    (tmp_path / "a.tar").write_bytes(data)
+    with pytest.raises(DownloadError, match=r"-512 bytes|cannot be unpacked"):
+        downloading.unpack(tmp_path / "a.tar", tmp_path / "out")
+
+
+def test_all_tar_headers_together_are_bounded(monkeypatch, tmp_path):
+    monkeypatch.setattr(downloading, "MAX_HEADERS", 10_000)
+    name = header(tarfile.GNUTYPE_LONGNAME, 1024) + b"n" * 100 + bytes(924) + header(tarfile.REGTYPE, 0)
+    (tmp_path / "a.tar").write_bytes(20 * name + bytes(1024))
+    with pytest.raises(DownloadError, match=r"bytes in all, expected at most 65536 and 10000"):
+        downloading.unpack(tmp_path / "a.tar", tmp_path / "out")
+
+
+def test_long_names_are_unpacked(tmp_path):
+    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        with tarfile.open(tmp_path / "a.tar", "w", format=kind) as archive:
+            info = tarfile.TarInfo("/".join(["n" * 60] * 4 + ["é.glb"]))
+            info.size = 5
+            archive.addfile(info, io.BytesIO(b"hello"))
+        (file,) = downloading.unpack(tmp_path / "a.tar", tmp_path / f"out{kind}")
+        assert file.name == "é.glb" and file.read_bytes() == b"hello"
 
 
 def test_what_cannot_be_downloaded_is_named(server, offer, tmp_path):
