@@ -283,7 +283,11 @@ def test_what_imports_for_seconds_says_at_once_that_it_begins(run, caplog, monke
 
 @pytest.mark.parametrize(
     "command, option",
-    [("data import", "--up {auto,x,y,z,-x,-y,-z}"), ("data download", "--password"), ("navmesh bake", "--agent-radius")],
+    [
+        ("data import", "--up {auto,x,y,z,-x,-y,-z}"),
+        ("data download", "--password"),
+        ("navmesh bake", "--agent-radius"),
+    ],  # fmt: skip
 )
 def test_help_names_the_options(run, command, option, capsys):
     with pytest.raises(SystemExit) as caught:
