@@ -116,6 +116,7 @@ def test_hm3d(tmp_path, stage):
     assert {folder / "X.semantic.glb", folder / "X.semantic.txt"} <= set(stage_source(path).files)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_ids_in_the_same_file_are_exact_too(tmp_path, device):
     path = write_painted(tmp_path / "X.semantic.glb")
     (tmp_path / "X.semantic.txt").write_text(TEXT)
