@@ -20,9 +20,21 @@ KEPT_VERSIONS = 4
 
 
 def cache_folder() -> Path:
-    """Path of the cache folder: $BATCHNAV_CACHE, else `batchnav` in the user's cache folder."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "batchnav"
-    return Path(os.environ.get("BATCHNAV_CACHE") or default)
+    """Path of the cache folder: $BATCHNAV_CACHE, else `batchnav` in the user's cache folder.
+
+    ArgumentError where neither names a folder and the user has no home folder.
+    """
+    if named := os.environ.get("BATCHNAV_CACHE"):
+        return Path(named)
+    if users := os.environ.get("XDG_CACHE_HOME"):
+        return Path(users) / "batchnav"
+    try:
+        return Path.home() / ".cache" / "batchnav"
+    except RuntimeError as error:  # as in containers with an arbitrary user id: no HOME, no entry in the passwd file
+        raise ArgumentError(
+            "cache folder: found no home folder of this user, expected HOME or BATCHNAV_CACHE; "
+            "set BATCHNAV_CACHE to a folder of your own"
+        ) from error
 
 
 def private_folder(folder: Path) -> Path:

@@ -87,3 +87,19 @@ def test_concurrent_pruning_is_no_error(folder, monkeypatch):
     kernels, glob = made(), Path.glob
     monkeypatch.setattr(Path, "glob", lambda path, pattern: [*glob(path, pattern), path / "gone"])
     assert made() == kernels
+
+
+def test_a_user_without_a_home_folder(monkeypatch, tmp_path):
+    """As in a container with an arbitrary user id: no HOME and no entry in the passwd file."""
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(cache.Path, "home", no_home)
+    for name, path in (("BATCHNAV_CACHE", tmp_path), ("XDG_CACHE_HOME", tmp_path / "batchnav")):
+        monkeypatch.delenv("BATCHNAV_CACHE", raising=False)
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        with pytest.raises(ArgumentError, match="set BATCHNAV_CACHE to a folder"):
+            cache.cache_folder()
+        monkeypatch.setenv(name, str(tmp_path))
+        assert cache.cache_folder() == path
