@@ -98,3 +98,15 @@ def opengl() -> None:
         open_context(torch.device("cpu")).release()
     except DeviceError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command of the command line; returns its output. A failure raises SystemExit."""
+    from batchnav.cli import main
+
+    def call(*arguments):
+        main([str(argument) for argument in arguments])
+        return capsys.readouterr().out
+
+    return call

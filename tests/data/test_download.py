@@ -3,14 +3,13 @@ import gzip
 import hashlib
 import io
 import json
-import re
 import tarfile
 import threading
-import tracemalloc
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
+from file_server import Handler
 
 from batchnav.data import catalog
 from batchnav.data import download as downloading
@@ -18,54 +17,6 @@ from batchnav.data.catalog import GROUPS, SOURCES, Source, is_present
 from batchnav.data.download import DownloadError, Login, download
 
 CONTENT = bytes(range(256)) * 20_000
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Serves `server.files` with byte ranges; breaks off where `server.broken` says, asks for `server.password`."""
-
-    def do_GET(self):
-        server = self.server
-        server.requests.append((self.path, dict(self.headers)))
-        if self.path in server.moved:
-            self.send_response(302)
-            self.send_header("Location", server.moved[self.path])
-            self.end_headers()
-            return
-        data = server.files.get(self.path)
-        if data is None:
-            self.send_error(404)
-        elif server.login and self.headers.get("Authorization") != server.login:
-            self.send_error(401)
-        else:
-            self.answer(data)
-
-    def answer(self, data):
-        server, tag = self.server, f'"{hashlib.md5(data).hexdigest()}"'
-        wanted = re.fullmatch(r"bytes=([0-9]+)-", self.headers.get("Range", ""))
-        begin = int(wanted[1]) if wanted and self.headers.get("If-Range", tag) == tag else 0
-        if begin >= len(data) > 0:
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(data)}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        self.send_response(206 if begin else 200)
-        self.send_header("ETag", tag)
-        if begin:
-            last = min(len(data), begin + (server.piece or len(data))) - 1
-            self.send_header("Content-Range", server.range or f"bytes {begin}-{last}/{len(data)}")
-        sent = min(len(data) - begin, server.piece) if begin and server.piece else len(data) - begin
-        self.send_header("Content-Length", server.length or str(sent))
-        if self.path in server.links:
-            self.send_header("Link", server.links[self.path])
-        self.end_headers()
-        end = server.broken.pop(0) if server.broken else len(data)
-        self.wfile.write(data[begin : min(max(end, begin), begin + sent)])
-        if end < len(data):
-            self.close_connection = True
-
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture
@@ -373,60 +324,6 @@ def test_archives_of_other_kinds_and_bombs_are_named(server, offer, monkeypatch,
     with pytest.raises(DownloadError, match="more than 2 files"):
         download(["mine"], tmp_path)
     assert not (tmp_path / "scene_datasets").exists()
-
-
-def header(kind, size, name="a"):
-    """A tar header with a size of any sign."""
-    info = tarfile.TarInfo(name)
-    info.type = kind
-    block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
-    block[124:136] = b"%011o\0" % size if size >= 0 else size.to_bytes(12, "big", signed=True)
-    block[148:156] = b" " * 8
-    block[148:156] = b"%06o\0 " % sum(block)
-    return bytes(block)
-
-
-EXTENDED = [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-@pytest.mark.parametrize("kind, size", [(tarfile.REGTYPE, -512), *((kind, 3 * 2**29) for kind in EXTENDED)])
-@pytest.mark.parametrize("before", [b"", header(tarfile.REGTYPE, 0)])
-def test_tar_headers_are_bounded_before_they_are_read(pack, kind, size, before, tmp_path):
-    path = tmp_path / "a.tar.gz"
-    path.write_bytes(pack(before + header(kind, size) + bytes(2**20)))
-    tracemalloc.start()
-    with pytest.raises(DownloadError, match=rf"found (a member|an extended header) of {size} bytes"):
-        downloading.unpack(path, tmp_path / "out")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2**25 and not (tmp_path / "out").exists()
-
-
-def test_a_size_in_a_pax_record_is_checked(tmp_path):
-    record = b"13 size=-512\n"
-    data = header(tarfile.XHDTYPE, len(record)) + record.ljust(512, b"\0") + header(tarfile.REGTYPE, 0) + bytes(1024)
-    (tmp_path / "a.tar").write_bytes(data)
-    with pytest.raises(DownloadError, match=r"-512 bytes|cannot be unpacked"):
-        downloading.unpack(tmp_path / "a.tar", tmp_path / "out")
-
-
-def test_all_tar_headers_together_are_bounded(monkeypatch, tmp_path):
-    monkeypatch.setattr(downloading, "MAX_HEADERS", 10_000)
-    name = header(tarfile.GNUTYPE_LONGNAME, 1024) + b"n" * 100 + bytes(924) + header(tarfile.REGTYPE, 0)
-    (tmp_path / "a.tar").write_bytes(20 * name + bytes(1024))
-    with pytest.raises(DownloadError, match=r"bytes in all, expected at most 65536 and 10000"):
-        downloading.unpack(tmp_path / "a.tar", tmp_path / "out")
-
-
-def test_long_names_are_unpacked(tmp_path):
-    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        with tarfile.open(tmp_path / "a.tar", "w", format=kind) as archive:
-            info = tarfile.TarInfo("/".join(["n" * 60] * 4 + ["é.glb"]))
-            info.size = 5
-            archive.addfile(info, io.BytesIO(b"hello"))
-        (file,) = downloading.unpack(tmp_path / "a.tar", tmp_path / f"out{kind}")
-        assert file.name == "é.glb" and file.read_bytes() == b"hello"
 
 
 def test_what_cannot_be_downloaded_is_named(server, offer, tmp_path):

@@ -1,0 +1,63 @@
+"""`batchnav doctor`: what is here, what to install, and how much memory a configuration takes."""
+
+from batchnav.data.scenes import measure_scenes
+from batchnav.diagnostics import doctor
+from batchnav.renderers.opengl import gl
+
+
+def test_doctor_says_what_is_here_and_what_to_install(run, monkeypatch):
+    text = run("doctor")
+    assert "NCCL" in text
+    for word in ("Python", "moderngl", "OpenGL", "renderers"):
+        assert f"│ {word}" in text
+
+    def missing(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(gl.ctypes, "CDLL", missing)
+    text = run("doctor")
+    assert "apt-get install libegl1" in text and "no context" in text
+
+
+def test_doctor_predicts_a_configurations_memory(run, tmp_path):
+    config = tmp_path / "small.yaml"
+    config.write_text(
+        "{scenes: {houses: 1}, policy: {base_width: 8}, ppo: {num_envs: 4, rollout_steps: 2}, device: cpu}"
+    )
+    text = run("doctor", "--config", str(config))
+    assert "memory: scenes" in text and "memory: total, on cpu" in text and "memory: scenes measured" not in text
+
+
+def test_doctor_measures_few_of_many_scenes(monkeypatch, tmp_path):
+    """Each sampled scene represents its neighbours; the output states the possible error."""
+    asked, config = [], tmp_path / "many.yaml"
+    config.write_text("{scenes: {houses: 1000}, policy: {base_width: 8}, ppo: {num_envs: 4, rollout_steps: 2}}")
+    one = measure_scenes(["house:0"])[0]
+    small, large = (one._replace(bvh=one.bvh._replace(nodes=k * one.bvh.nodes)) for k in (1, 5))
+
+    def measured(names, **how):
+        asked.extend(names)
+        return [small if int(name.removeprefix("house:")) < 500 else large for name in names]
+
+    monkeypatch.setattr(doctor, "measure_scenes", measured)
+    how, *parts = doctor.memory_findings(config)
+    assert len(asked) == doctor.MAX_MEASURED and len(set(asked)) == len(asked)
+    assert how.what == "memory: scenes measured" and how.found.startswith("64 of 1,000: the total is within ")
+    found = dict(part[:2] for part in parts)["memory: scenes"]
+    bare = [scene.with_appearance(()).num_bytes for scene in (small, large)]
+    assert found == f"{(500 * bare[0] + 500 * bare[1]) / 1e9:.3f} GB"
+    assert doctor._sampling_error([90, 110] * 32, 10**9) == doctor._sampling_error([9, 11] * 32, 10**9)
+    assert "is within 2% (95%)" in doctor._sampling_error([90, 110] * 32, 10**9)
+
+
+def test_doctor_says_which_gpus_do_not_reach_each_other(monkeypatch):
+    cuda = doctor.torch.cuda
+    monkeypatch.setattr(doctor.torch.distributed, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(cuda.nccl, "version", lambda: (2, 27, 3))
+    monkeypatch.setattr(cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(cuda, "can_device_access_peer", lambda i, j: (i, j) != (0, 2))
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    version, links = doctor._nccl()
+    assert version.found.startswith("2.27.3") and "NCCL_NVLS_ENABLE=0" in version.found
+    assert links.found == "no peer access between cuda:0 and cuda:2" and "nvidia-smi topo -m" in links.advice
