@@ -71,7 +71,7 @@ def test_a_navmesh_is_baked_for_the_body_that_is_asked_for(tmp_path, bakes):
         with pytest.raises(
             NavMeshError,
             match=f"room.glb: found .* agent_radius 0.3 and agent_height 1.5, expected agent_radius {radius} and "
-            f"agent_height {height} ",
+            f"agent_height {height}; ",
         ):
             check_body(found, radius, height)
 
@@ -107,7 +107,7 @@ def test_a_navmesh_that_does_not_say_for_which_body_is_taken_with_a_warning(tmp_
     scene = load_scene(room, WIDE)
     assert scene.navmesh.area == made.area and not caplog.records
     check_body(scene, 0.3, 1.5)
-    assert "room: its navmesh file does not say" in caplog.text and "agent_radius 0.3" in caplog.text
+    assert "room: its navmesh file (version 1) has no bake settings" in caplog.text and "agent_radius 0.3" in caplog.text
 
 
 def test_the_prepared_scene_beside_the_mesh_is_read_while_it_is_up_to_date(tmp_path, bakes):
