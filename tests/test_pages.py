@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from batchnav.cli import evaluate
+from batchnav.cli import anticipation, evaluate
 from batchnav.data.episodes.episode_file import load_episodes, save_episodes
 from batchnav.policy import ENCODERS
 from batchnav.training import start
@@ -116,7 +116,9 @@ def test_commands_that_are_not_run_are_understood(page):
     for block in blocks(page):
         for command in block.text.replace("\\\n", " ").splitlines() if block.language == "sh" and block.needs else ():
             words = shlex.split(command, comments=True)
-            if words[:2] == ["batchnav", "train"] and "..." not in words:
+            if words[:3] == ["batchnav", "train", "anticipation"]:
+                tyro.cli(anticipation.Options, args=words[3:])
+            elif words[:2] == ["batchnav", "train"] and "..." not in words:
                 start.parse(words[2:])
             elif words[:2] == ["batchnav", "evaluate"] and "..." not in words:
                 evaluate.parse(words[2:])

@@ -69,4 +69,5 @@ def test_all_that_is_drawn_in_is_pinned():
 def test_make_installs_with_the_pins_only():
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     installs = [line for line in text.splitlines() if "pip install" in line]
-    assert len(installs) == 1 and "PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=" in text
+    assert len(installs) == 1 and "PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS)" in text
+    assert "CONSTRAINTS ?= $(CURDIR)/constraints.txt" in text

@@ -107,7 +107,9 @@ def test_a_navmesh_that_does_not_say_for_which_body_is_taken_with_a_warning(tmp_
     scene = load_scene(room, WIDE)
     assert scene.navmesh.area == made.area and not caplog.records
     check_body(scene, 0.3, 1.5)
-    assert "room: its navmesh file (version 1) has no bake settings" in caplog.text and "agent_radius 0.3" in caplog.text
+    assert (
+        "room: its navmesh file (version 1) has no bake settings" in caplog.text and "agent_radius 0.3" in caplog.text
+    )
 
 
 def test_the_prepared_scene_beside_the_mesh_is_read_while_it_is_up_to_date(tmp_path, bakes):

@@ -13,7 +13,7 @@ from batchnav.cli import evaluate, main
 from batchnav.config import from_dict, to_dict
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes
-from batchnav.envs import precompile as ahead
+from batchnav.envs import precompile as env_precompile
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels import precompile as process
@@ -26,10 +26,12 @@ from batchnav.sensors.camera import CameraConfig
 def test_cameras_noise_and_velocity_control_are_precompiled(monkeypatch):
     """The whole configuration of an environment reaches the process, as JSON."""
     played = []
-    monkeypatch.setattr(ahead, "NavEnv", lambda *args, **kwargs: played.append(NavEnv(*args, **kwargs)) or played[0])
+    monkeypatch.setattr(
+        env_precompile, "NavEnv", lambda *args, **kwargs: played.append(NavEnv(*args, **kwargs)) or played[0]
+    )
     config = NavConfig(sensors=("left_depth",), cameras={"left": CameraConfig(height=8, width=8)})
     config = with_options(config, {"control": "velocity", "depth_noise": 1.0})
-    ahead.main(from_dict(NavConfig, json.loads(json.dumps(to_dict(config)))))
+    env_precompile.main(from_dict(NavConfig, json.loads(json.dumps(to_dict(config)))))
     assert played[0].config == config and played[0].sim.bodies.position.isfinite().all()
     assert played[0].single_observation_space["left_depth"].shape == (1, 8, 8)
 
@@ -43,7 +45,7 @@ def compiled(kernels):
     return [set(kernel.signatures) for kernel in kernels]
 """
 OF_AN_ENVIRONMENT = f"""{NEEDS}
-from batchnav.envs import ahead
+from batchnav.envs import precompile
 from batchnav.renderers.raycast import packet
 from batchnav.tasks import episode_sampling, goal_kernels
 
@@ -51,7 +53,7 @@ kernels = (
     goal_kernels.advance_cpu, goal_kernels.score_cpu, goal_kernels.begin_cpu, episode_sampling.sample_cpu,
     packet.depth_cpu,
 )
-ahead.main(NavConfig())
+precompile.main(NavConfig())
 before = compiled(kernels)
 env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")
 env.reset()
@@ -60,24 +62,24 @@ env.step(torch.ones(2, dtype=torch.int64))
 OF_SCENES = f"""{NEEDS}
 from batchnav.procedural import make_house
 from batchnav.navmesh.bake import detail, polygons, tile
-from batchnav.scene import ahead, bvh
+from batchnav.scene import bvh, precompile
 
 kernels = (
     polygons._build, polygons._link, detail._build, tile._measure, tile._build_tree, bvh._build, bvh._pack_triangles
 )
-ahead.main()
+precompile.main()
 before = compiled(kernels)
 house = make_house(3)
 bvh.build_bvh(house)
 batchnav.NavMesh.bake(house)
 """
 OF_THE_ORACLE = f"""{NEEDS}
-from batchnav.agents import precompile as ahead
+from batchnav.agents import precompile
 from batchnav.agents.registry import make_reference_agent
 from batchnav.agents.shortest_path import follow_cpu
 
 kernels = [follow_cpu]
-ahead.main(NavConfig())
+precompile.main(NavConfig())
 before = compiled(kernels)
 env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")
 observations, _ = env.reset()

@@ -124,7 +124,7 @@ def test_what_the_agent_refuses(checkpoint):
     agent = HabitatAgent(checkpoint)
     agent.reset()
     depth, goal = np.zeros((32, 32, 1), np.float32), np.zeros(2, np.float32)
-    with pytest.raises(ArgumentError, match="found depth, expected 'pointgoal_with_gps_compass'"):
+    with pytest.raises(ArgumentError, match="found depth, expected also 'pointgoal_with_gps_compass'"):
         agent.act({"depth": depth})
     with pytest.raises(ArgumentError, match="found 4, expected 0 to 1"):
         agent.act({"depth": depth + 4.0, "pointgoal_with_gps_compass": goal})

@@ -38,7 +38,7 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     )  # fmt: skip
     model_card.main(options)
     (tmp_path / "mine" / "config.yaml").rename(tmp_path / "mine" / "other.yaml")
-    with pytest.raises(ArgumentError, match=r"mine: found no config\.yaml, expected the folder of a run"):
+    with pytest.raises(ArgumentError, match=r"mine: found no config\.yaml, expected the folder of a training run"):
         model_card.main(options)
     (tmp_path / "mine" / "other.yaml").rename(tmp_path / "mine" / "config.yaml")
     assert {tensor.dtype for tensor in load_file(out / "policy.safetensors").values()} == {torch.bfloat16}

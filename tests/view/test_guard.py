@@ -200,10 +200,14 @@ def test_addresses_that_cannot_be_served(bank, name, value):  # noqa: F811
 def test_an_interrupt_ends_the_command(tmp_path):
     scene = write_floor(tmp_path / "floor.ply")
     command = [sys.executable, "-m", "batchnav", "view", str(scene), "--port", "18495", "--device", "cpu"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # background shells ignore it
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard) as process:
         assert any(line.startswith("http://127.0.0.1:") for line in process.stdout)  # after viser's own lines
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        try:
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     print(f"ended after {time.monotonic() - begin:.1f} s")
     assert process.returncode == 130 and "Traceback" not in errors

@@ -20,6 +20,9 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import EpisodeError
 from batchnav.scene.bank import SceneBank
 
+IN_PLACE = types.SimpleNamespace(origin=(0.0, 0.0, 0.0))
+"""A mesh that was not recentred."""
+
 
 def example(**changes) -> dict:
     """One valid episode as JSON; a value of `...` takes the key out."""
@@ -176,7 +179,7 @@ def test_published_episodes_on_their_navmesh(shared):
     for word, path in navmeshes.items():
         mine = [e for e in episodes if word in e.scene_id]
         if mine:
-            check_episodes(mine, {mine[0].scene_id: types.SimpleNamespace(navmesh=NavMesh.load(path))})
+            check_episodes(mine, {mine[0].scene_id: types.SimpleNamespace(navmesh=NavMesh.load(path), mesh=IN_PLACE)})
 
 
 def test_table():
@@ -220,7 +223,7 @@ def test_check_finds_what_cannot_be_played():
     def episode(start, goal):
         return Episode("42", "s", start, rotation_of(0.0), (Goal(goal),))
 
-    scenes = {"s": types.SimpleNamespace(navmesh=TwoIslands())}
+    scenes = {"s": types.SimpleNamespace(navmesh=TwoIslands(), mesh=IN_PLACE)}
     good = episode((2.0, 0.0, 0.0), (5.0, 0.0, 0.0))
     check_episodes([good], scenes)
     cases = [

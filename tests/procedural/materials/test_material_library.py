@@ -155,7 +155,7 @@ def test_materials_without_finishes_stay(houses, library, room):
     before = bank.appearance.materials.numpy().copy()
     after, _ = sampled_materials(bank)
     assert same_bits(before[stays], after[stays]) and not same_bits(before[~stays], after[~stays])
-    without = SceneBank.pack(houses, "cpu", Appearance._fields[:-1])
+    without = SceneBank.pack(houses, "cpu", set(Appearance._fields) - {"finish"})
     assert not len(without.appearance.finish) and without.material_sampler is None
     without.randomize_materials(torch.tensor([0]), 1)  # nothing
     (scan,) = find_scenes(["scan:7"])
@@ -306,7 +306,7 @@ def test_invalid_uses_of_randomised_materials_are_refused(houses, library, room)
     ):
         training.make_environment(run, Ranks(torch.device("cpu")))
     with pytest.raises(
-        ConfigError, match="randomize_materials: found true with sensors depth, expected a sensor that sees"
+        ConfigError, match="randomize_materials: found true with sensors depth, expected a sensor that reads colour"
     ):
         from_dict(TrainingConfig, {"scenes": {"randomize_materials": True}})
     surface = room.mesh.surface
