@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tyro
 
 from batchnav.cli import anticipation, evaluate
 from batchnav.data.episodes.episode_file import load_episodes, save_episodes
