@@ -198,7 +198,7 @@ def test_bad_commands(rooms, tmp_path):
     for options, message in (
         (program.Options(), "agents: found none"),
         (program.Options(agents=("greedy",), num_envs=0), "--num-envs: found 0, expected an integer from 1 to"),
-        (program.Options(agents=("greedy",), report_episodes=-1), "--report-episodes: found -1, expected an integer from 0 to"),
+        (program.Options(agents=("greedy",), report_episodes=-1), "--report-episodes: found -1, expected an integer"),
     ):
         with pytest.raises(ArgumentError, match=message):
             program.main(options)
