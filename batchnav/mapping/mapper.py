@@ -34,7 +34,7 @@ from batchnav.mapping.path import (
     is_scanning,
     locate,
 )
-from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, PosedBodies
+from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, TrackedBodies
 from batchnav.mapping.shortest_path import (
     SearchBuffers,
     clear_worklists,
@@ -68,7 +68,7 @@ _BLOCK, _REGISTERS = 512, 64
 """CUDA: threads per agent, and registers per thread. A step waits for the few agents with long searches."""
 
 
-class MappedBodies(PosedBodies, Protocol):
+class MappedBodies(TrackedBodies, Protocol):
     """Fields of the simulator's bodies that a map depends on."""
 
     @property

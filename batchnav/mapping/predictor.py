@@ -47,7 +47,7 @@ MAX_PREDICTED_COST = 60 * COST_UNITS
 """Largest predicted cost of a cell: thirty times the cost of a free one."""
 
 
-class PosedBodies(Protocol):
+class TrackedBodies(Protocol):
     """Fields of the simulator's bodies that a prediction depends on."""
 
     @property
@@ -131,7 +131,7 @@ class Windows:
         goal: f32 [N, 2]: current distance, metres, and bearing, radians, of the goals.
     """
 
-    def __init__(self, rows: torch.Tensor, state: MapState, bodies: PosedBodies, goal: torch.Tensor):
+    def __init__(self, rows: torch.Tensor, state: MapState, bodies: TrackedBodies, goal: torch.Tensor):
         origin, previous, goal = state.origin_and_resolution[rows], state.pose[rows][:, :2], goal[rows]
         angle = bodies.heading[rows] + goal[:, 1]
         offset = goal[:, :1] * torch.stack([-torch.sin(angle), -torch.cos(angle)], 1)
@@ -188,7 +188,7 @@ class OccupancyPredictor:
             self._costs = torch.compile(self._predicted_costs, dynamic=False)
 
     @torch.no_grad()
-    def predict(self, state: MapState, bodies: PosedBodies, goal: torch.Tensor) -> None:
+    def predict(self, state: MapState, bodies: TrackedBodies, goal: torch.Tensor) -> None:
         """Update `state.predicted_cost` of the agents that are due, from maps of the previous step.
 
         Further calls in one step change nothing. New episodes have no prediction before their second step.
@@ -205,7 +205,7 @@ class OccupancyPredictor:
                 self._predict_for(rows, age[rows] >= PREDICTION_INTERVAL, state, bodies, goal)
 
     def _predict_for(
-        self, rows: torch.Tensor, due: torch.Tensor, state: MapState, bodies: PosedBodies, goal: torch.Tensor
+        self, rows: torch.Tensor, due: torch.Tensor, state: MapState, bodies: TrackedBodies, goal: torch.Tensor
     ) -> None:
         """Update predictions of the agents `rows` i64 [B] where `due`, bool [B], is True."""
         windows = Windows(rows, state, bodies, goal)

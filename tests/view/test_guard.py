@@ -4,7 +4,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
@@ -203,11 +202,9 @@ def test_an_interrupt_ends_the_command(tmp_path):
     heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # background shells ignore it
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard) as process:
         assert any(line.startswith("http://127.0.0.1:") for line in process.stdout)  # after viser's own lines
-        begin = time.monotonic()
         process.send_signal(signal.SIGINT)
         try:
             _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
-    print(f"ended after {time.monotonic() - begin:.1f} s")
     assert process.returncode == 130 and "Traceback" not in errors
