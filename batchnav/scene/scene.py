@@ -20,6 +20,7 @@ from batchnav.runtime.files.cache import cache_folder
 from batchnav.runtime.kernels.precompile import SCENE_KERNELS, precompile
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.frames import COARSEST, NO_ORIGIN, with_origin
+from batchnav.scene.goals import SceneGoals
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import FAR, TriangleMesh
 
@@ -37,6 +38,8 @@ class Scene(NamedTuple):
     bvh: BVH
     semantic: Scene | None = None
     """The same scene with the mesh that has the ids, where ids have a mesh of their own, as in HM3D."""
+    goals: SceneGoals | None = None
+    """Objects that ObjectNav asks for; None: not made for this scene."""
 
     def __repr__(self) -> str:
         """One line instead of the arrays."""

@@ -1,0 +1,48 @@
+"""Objects of a scene that ObjectNav asks for, with the view points from which each is seen.
+
+`batchnav.data.objectnav` makes them from a scene's annotations and reads them from episode files.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class ObjectGoal(NamedTuple):
+    """One object and its view points, sorted by coverage, largest first. Coordinates are those of the scene."""
+
+    category: str
+    """Name of the category, such as "chair"."""
+    object_id: int
+    """Number of the object in the scene: its value in an image of object ids."""
+    name: str
+    """Label of the object in the source, such as "office chair_10"."""
+    position: tuple[float, float, float]
+    """Centre of the axis-aligned bounding box, metres."""
+    view_points: np.ndarray
+    """f32 [V, 3]: places on the navmesh from which the object is visible, metres."""
+    headings: np.ndarray
+    """f32 [V]: heading that faces the centre at each view point, radians."""
+    iou: np.ndarray
+    """f32 [V]: coverage score of each view point, as in Habitat's files."""
+
+
+class SceneGoals(NamedTuple):
+    """All goals of one scene."""
+
+    rules: str
+    """Name of the rules by which the view points were made, or "file"."""
+    objects: tuple[ObjectGoal, ...]
+    """Objects with at least one view point, in the order of their object ids."""
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Categories that have a goal, sorted."""
+        return tuple(sorted({goal.category for goal in self.objects}))
+
+    def view_points(self, category: str) -> np.ndarray:
+        """f32 [P, 3]: view points of all objects of a category, metres."""
+        points = [goal.view_points for goal in self.objects if goal.category == category]
+        return np.concatenate(points) if points else np.zeros((0, 3), np.float32)
