@@ -109,44 +109,6 @@ class Visibility(NamedTuple):
     `bank.first_triangle[k]`, in the order of its mesh's faces: indices of `scene.mesh.faces` in a bank of one scene."""
 
 
-class Renderer(Protocol):
-    """Finds visible surfaces; it does not shade. Returned tensors are the renderer's own, valid until its next call."""
-
-    capturable: bool
-    """True where a CUDA graph can hold a call, because it only launches kernels."""
-
-    def render(
-        self,
-        scene_index: torch.Tensor,
-        position: torch.Tensor,
-        heading: torch.Tensor,
-        pitch: torch.Tensor | None = None,
-        tan_half_hfov: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Depth images, f32 [N, H, W], metres; 0 where nothing is hit.
-
-        Args:
-            scene_index: i32 [N], rows of the bank.
-            position: f32 [N, 3], cameras' positions.
-            heading: f32 [N], radians.
-            pitch: f32 [N], radians, up is positive; None: level.
-            tan_half_hfov: f32 [N], half the width of each camera's image at distance 1; None: the field of view that
-                the renderer was made with.
-        """
-        ...
-
-    def visibility(
-        self,
-        scene_index: torch.Tensor,
-        position: torch.Tensor,
-        heading: torch.Tensor,
-        pitch: torch.Tensor | None = None,
-        tan_half_hfov: torch.Tensor | None = None,
-    ) -> Visibility:
-        """Depth and triangle of every pixel. Arguments as in `render`."""
-        ...
-
-
 class Metric(NamedTuple):
     """Declaration of one metric of an episode. Tasks make it; intervals, tables, curves and result rows read it."""
 

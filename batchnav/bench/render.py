@@ -28,6 +28,7 @@ import torch
 from batchnav.data.scenes import find_scenes
 from batchnav.errors import DeviceError
 from batchnav.procedural import BENCHMARK_HOUSE
+from batchnav.renderers.base import Renderer
 from batchnav.renderers.choose import RENDERERS, random_views
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
 from batchnav.renderers.reference import pixel_directions
@@ -41,7 +42,6 @@ from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.frame import GivenImages, appearance_needed
 from batchnav.sensors.sensor import Cameras, CameraSensor
-from batchnav.types import Renderer
 
 HOUSES = "houses:"
 """Prefix of a batch of procedural houses."""

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError, DeviceError
+from batchnav.renderers.base import Renderer
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
 from batchnav.renderers.raycast.renderer import RaycastRenderer
 from batchnav.scene.bank import SceneBank
-from batchnav.types import Renderer
 
-RENDERERS = {"raycast": RaycastRenderer, "opengl": OpenGLRenderer}
+RENDERERS: dict[str, type[Renderer]] = {"raycast": RaycastRenderer, "opengl": OpenGLRenderer}
 """Renderers by name."""
 CAMERA_HEIGHT = 1.25
 """Height above the navmesh of the cameras in timed batches, metres."""
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def make_renderer(name: str, bank: SceneBank, num_agents: int, **options) -> Renderer:
-    """A renderer by name: "raycast", "opengl", or "auto" for the faster one. Options: see `RaycastRenderer`.
+    """A renderer by name: "raycast", "opengl", or "auto" for the faster one. Options: see `Renderer`.
 
     ArgumentError for another name, and for any name but "raycast" with a bank whose scenes are streamed.
     """

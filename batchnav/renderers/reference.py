@@ -12,25 +12,6 @@ _PIXELS_AT_ONCE = 256
 """Pixels whose rays are tested together, which bounds memory."""
 
 
-def render_reference(
-    mesh: TriangleMesh,
-    position: np.ndarray,
-    heading: float,
-    height: int = 64,
-    width: int = 64,
-    hfov_deg: float = 90.0,
-    backface_culling: bool = False,
-    max_depth: float = np.inf,
-    pitch: float = 0.0,
-) -> np.ndarray:
-    """Planar depth f64 [H, W] in metres of one camera (position [3], angles in radians); 0 where nothing is hit.
-
-    A ray hits a triangle at a planar depth in [0.01, max_depth); with `backface_culling` only from the side where its
-    corners are counter-clockwise. The nearest hit counts.
-    """
-    return visibility_reference(mesh, position, heading, height, width, hfov_deg, backface_culling, max_depth, pitch)[0]
-
-
 def visibility_reference(
     mesh: TriangleMesh,
     position: np.ndarray,
@@ -42,9 +23,11 @@ def visibility_reference(
     max_depth: float = np.inf,
     pitch: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Depth f64 [H, W] of `render_reference`, and the visible face i64 [H, W] of the mesh, -1 where nothing is hit.
+    """Planar depth f64 [H, W] in metres, and the visible face i64 [H, W] of the mesh; 0 and -1 where nothing is hit.
 
-    At equal depth the face with the lowest index counts.
+    One camera at `position` [3]; angles are in radians. A ray hits a triangle at a planar depth in [0.01, max_depth);
+    with `backface_culling` only from the side where its corners are counter-clockwise. The nearest hit counts; at equal
+    depth, the face with the lowest index.
     """
     directions = pixel_directions(heading, height, width, hfov_deg, pitch).reshape(-1, 3)
     a, b, c = (mesh.vertices[mesh.faces[:, i]].astype(np.float64) for i in range(3))
@@ -55,6 +38,11 @@ def visibility_reference(
     ]
     depth, triangle = (np.concatenate(parts).reshape(height, width) for parts in zip(*hits, strict=True))
     return depth, triangle
+
+
+def render_reference(*args, **options) -> np.ndarray:
+    """The depth of `visibility_reference`, which takes the same arguments."""
+    return visibility_reference(*args, **options)[0]
 
 
 def pixel_directions(heading: float, height: int, width: int, hfov_deg: float, pitch: float = 0.0) -> np.ndarray:

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import DeviceError
-from batchnav.geometry.camera import tan_half
+from batchnav.renderers.base import Poses, Renderer
 from batchnav.renderers.opengl import gl
 from batchnav.renderers.opengl.clusters import Clusters, build_clusters
 from batchnav.renderers.opengl.layout import (
@@ -41,8 +41,7 @@ from batchnav.renderers.opengl.layout import (
     check_triangles,
 )
 from batchnav.renderers.opengl.programs import Compiler
-from batchnav.renderers.options import NEAR, check_options, check_poses
-from batchnav.runtime.checks import refuse_copies
+from batchnav.renderers.options import NEAR
 from batchnav.scene.bank import SceneBank
 from batchnav.types import Visibility
 
@@ -69,29 +68,29 @@ class Target(NamedTuple):
     """Tensors [N, H, W] by the names of the buffers that `resolve` fills."""
 
 
-class OpenGLRenderer:
-    """A `batchnav.types.Renderer` with OpenGL 4.5. It owns `depth`, which every frame overwrites.
+class OpenGLRenderer(Renderer):
+    """A renderer with OpenGL 4.5. Options, arguments and results: see `Renderer`.
 
-    Tensors are on the bank's device. On CUDA they are exchanged with OpenGL on the GPU; on the CPU images are read
-    back. Images differ from those of `RaycastRenderer` only where a depth edge passes through a pixel's centre.
+    On CUDA, tensors are exchanged with OpenGL on the GPU; on the CPU, images are read back. Images differ from those of
+    `RaycastRenderer` only where a depth edge passes through a pixel's centre. The last three options change the
+    speed only.
 
     Args:
-        bank: see `RaycastRenderer`, as for the options up to `max_depth`.
-        num_agents: number of views N.
+        bank: see `Renderer`, as for the options up to `max_depth`.
+        num_agents: number of cameras N.
         height: rows of an image.
         width: columns of an image.
         hfov_deg: horizontal field of view, degrees.
         backface_culling: ignore triangles seen from behind.
-        max_depth: greatest planar depth, metres.
-        frustum_culling: skip clusters outside the view; changes the speed only.
-        occlusion_culling: skip hidden clusters; changes the speed only.
-        pixel_culling: skip triangles that cover no pixel's centre; changes the speed only.
+        max_depth: planar depth where rays end, metres.
+        frustum_culling: skip clusters outside the view.
+        occlusion_culling: skip hidden clusters.
+        pixel_culling: skip triangles that cover no pixel's centre.
 
-    Raises DeviceError where OpenGL 4.5 is not available or memory does not suffice.
+    DeviceError where OpenGL 4.5 is not available, memory does not suffice or, in a call, the OpenGL context is lost.
     """
 
     capturable = False
-    __reduce_ex__ = refuse_copies
     STAGES: ClassVar = {
         "cull": ("_cull", "_select", "_measure"), "draw": ("_clear", "_rasterise"), "resolve": ("_resolve",),
         "copy": ("_upload", "_download"),
@@ -99,25 +98,21 @@ class OpenGLRenderer:
     """Methods of a frame by stage, for benchmarks."""
 
     def __init__(
-        self,
-        bank: SceneBank,
-        num_agents: int,
-        height: int = 64,
-        width: int = 64,
-        hfov_deg: float = 90.0,
-        backface_culling: bool = False,
-        max_depth: float = float("inf"),
-        frustum_culling: bool = True,
-        occlusion_culling: bool = True,
-        pixel_culling: bool = True,
-    ):
-        check_options(bank, num_agents, height, width, hfov_deg, max_depth)
-        self.bank, self.device = bank, bank.device
-        self.num_agents, self.height, self.width = int(num_agents), int(height), int(width)
+        self, bank: SceneBank, num_agents: int, height: int = 64, width: int = 64, hfov_deg: float = 90.0,
+        backface_culling: bool = False, max_depth: float = float("inf"), frustum_culling: bool = True,
+        occlusion_culling: bool = True, pixel_culling: bool = True,
+    ):  # fmt: skip
         self.occlusion_culling = bool(occlusion_culling)
-        clusters = build_clusters([scene.mesh for scene in bank.scenes])  # with the triangle numbers of the bank
+        self._switches = {
+            "FRUSTUM_CULLING": frustum_culling, "OCCLUSION_CULLING": occlusion_culling,
+            "PIXEL_CULLING": pixel_culling, "BACKFACE_CULLING": backface_culling,
+        }  # fmt: skip
+        super().__init__(bank, num_agents, height, width, hfov_deg, backface_culling, max_depth)
+
+    def _allocate(self) -> None:
+        clusters = build_clusters([scene.mesh for scene in self.bank.scenes])  # with the triangle numbers of the bank
         self._most_clusters = int(clusters.ranges[:, 1].max())
-        self.context = gl.open_context(bank.device)
+        self.context = gl.open_context(self.device)
         self._shared: dict[Any, Any] = {}
         self._finalizer = weakref.finalize(self, _free, self.context, self._shared)
         self._finalizer.atexit = False
@@ -128,53 +123,24 @@ class OpenGLRenderer:
         check_triangles(clusters, limits, self.context.renderer)
         # The texture array and its depth buffer have the size of the images.
         self._check_memory(sizes, 2 * sizes["depth"] + sum(array.nbytes for array in clusters))
-        switches = {
-            "FRUSTUM_CULLING": frustum_culling, "OCCLUSION_CULLING": occlusion_culling,
-            "PIXEL_CULLING": pixel_culling, "BACKFACE_CULLING": backface_culling,
-        }  # fmt: skip
-        self._least_depth = ctypes.c_float(float(NEAR / max_depth))
-        self.depth = torch.zeros(self.num_agents, self.height, self.width, device=bank.device)
-        self._cameras = torch.zeros(self.num_agents, CAMERA // 4, device=bank.device)
-        self._level = torch.zeros(self.num_agents, device=bank.device)
-        self._tan_half = torch.full_like(self._level, float(tan_half(hfov_deg)))
+        self._least_depth = ctypes.c_float(float(NEAR / self.max_depth))
+        self.depth = torch.zeros(self.num_agents, self.height, self.width, device=self.device)
+        self._cameras = torch.zeros(self.num_agents, CAMERA // 4, device=self.device)
         with self.context:
-            self._compile(switches, min(float(max_depth), _FAR))
+            self._compile(self._switches, min(self.max_depth, _FAR))
             self._make_buffers(sizes, clusters)
             self._make_textures()
             self._depth_target = self._make_target({"depth": self.depth}, [self._texture])
         self._visibility_target: Target | None = None
 
-    def render(
-        self,
-        scene_index: torch.Tensor,
-        position: torch.Tensor,
-        heading: torch.Tensor,
-        pitch: torch.Tensor | None = None,
-        tan_half_hfov: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Planar depth f32 [N, H, W], metres; 0 where nothing is hit. Valid until the next call.
-
-        Arguments: see `RaycastRenderer.render`. DeviceError where the OpenGL context is lost.
-        """
-        self._aim(scene_index, position, heading, pitch, tan_half_hfov)
+    def _render(self, poses: Poses) -> torch.Tensor:
+        self._aim(poses)
         with self.context:
             self._frame(self._depth_target)
         return self.depth
 
-    def visibility(
-        self,
-        scene_index: torch.Tensor,
-        position: torch.Tensor,
-        heading: torch.Tensor,
-        pitch: torch.Tensor | None = None,
-        tan_half_hfov: torch.Tensor | None = None,
-    ) -> Visibility:
-        """Depth of `render`, and the triangle i32 [N, H, W] that each pixel shows, -1 where nothing is hit.
-
-        Where surfaces coincide, the triangle may be any of them. The first call allocates memory; DeviceError where it
-        does not suffice.
-        """
-        self._aim(scene_index, position, heading, pitch, tan_half_hfov)
+    def _visibility(self, poses: Poses) -> Visibility:
+        self._aim(poses)
         if self._visibility_target is None:
             self._visibility_target = self._make_visibility_target()
         with self.context:
@@ -199,19 +165,16 @@ class OpenGLRenderer:
         """Free the renderer's OpenGL objects; it cannot be used afterwards. Garbage collection calls it too."""
         self._finalizer()
 
-    @torch.no_grad()
-    def _aim(self, scene_index, position, heading, pitch, tan_half_hfov) -> None:
-        """Check the arguments of `render` and write the cameras in the format of shaders/common.glsl."""
-        cameras, pitch = self._cameras, self._level if pitch is None else pitch
-        tan_half_hfov = self._tan_half if tan_half_hfov is None else tan_half_hfov
-        check_poses(self.num_agents, self.device, scene_index, position, heading, pitch, tan_half_hfov)
-        cameras[:, :3].copy_(position)
-        cameras[:, 3].view(torch.int32).copy_(scene_index)
-        torch.sin(heading, out=cameras[:, 4]).neg_()
-        torch.cos(heading, out=cameras[:, 5]).neg_()
-        torch.cos(pitch, out=cameras[:, 6])
-        torch.sin(pitch, out=cameras[:, 7])
-        torch.reciprocal(tan_half_hfov, out=cameras[:, 8])
+    def _aim(self, poses: Poses) -> None:
+        """Write the cameras in the format of shaders/common.glsl."""
+        cameras = self._cameras
+        cameras[:, :3].copy_(poses.position)
+        cameras[:, 3].view(torch.int32).copy_(poses.scene_index)
+        torch.sin(poses.heading, out=cameras[:, 4]).neg_()
+        torch.cos(poses.heading, out=cameras[:, 5]).neg_()
+        torch.cos(poses.pitch, out=cameras[:, 6])
+        torch.sin(poses.pitch, out=cameras[:, 7])
+        torch.reciprocal(poses.tan_half_hfov, out=cameras[:, 8])
         torch.mul(cameras[:, 8], self.width / self.height, out=cameras[:, 9])
 
     def _frame(self, target: Target) -> None:
