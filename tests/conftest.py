@@ -68,6 +68,21 @@ def oracle() -> Callable[[str], Path]:
     return lambda name: ORACLE / name if (ORACLE / name).is_file() else SHARED / "oracle" / name
 
 
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def device(request) -> str:
+    """Name of the device that a test runs on; tests that take it run once on each."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Run PyTorch on one thread: small networks are faster on it, and much faster on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def compile_ptx(monkeypatch):
     """Compile a CUDA kernel to PTX on a machine with no GPU: compile_ptx(kernel, argument types...) -> text.

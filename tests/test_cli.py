@@ -1,3 +1,5 @@
+"""Commands: results, exit status, one-line errors, help."""
+
 import contextlib
 import gzip
 import importlib
@@ -30,8 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize("words", [["--help"], ["data", "list"]])
-def test_a_reader_that_has_had_enough(words):
-    """As in `batchnav --help | head -1`: no traceback, and a shell's exit status of a broken pipe."""
+def test_closed_standard_output_ends_a_command_without_traceback(words):
+    """As in `batchnav --help | head -1`: the exit status is that of a broken pipe."""
     read, write = os.pipe()
     os.close(read)
     found = subprocess.run([sys.executable, "-m", "batchnav", *words], stdout=write, stderr=subprocess.PIPE, text=True)
@@ -39,8 +41,8 @@ def test_a_reader_that_has_had_enough(words):
     assert found.stderr == "" and found.returncode in (1, 141)  # rich exits with 1
 
 
-def test_another_pipe_that_broke_is_an_error_that_is_seen(monkeypatch):
-    """A broken pipe to a worker process or to a logging service is an error, unlike a closed standard output."""
+def test_another_broken_pipe_raises(monkeypatch):
+    """For example a pipe to a worker process or a logging service, unlike a closed standard output."""
     monkeypatch.setattr("batchnav.cli._run", lambda name, arguments: os.write(write, b"x"))
     read, write = os.pipe()
     os.close(read)
@@ -50,7 +52,7 @@ def test_another_pipe_that_broke_is_an_error_that_is_seen(monkeypatch):
     os.close(write)
 
 
-def test_from_a_scan_to_episodes(run, tmp_path, monkeypatch):
+def test_import_a_scan_and_make_episodes(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_floor(tmp_path / "scan.glb", up="z")
     assert "data/mine/scan.scene: prepared" in run("data", "import", "scan.glb", "--up", "z", "--out", "data/mine")
@@ -64,7 +66,7 @@ def test_from_a_scan_to_episodes(run, tmp_path, monkeypatch):
     assert run("data", "validate", *files).count("no errors") == 3
 
 
-def test_prepare_in_place_and_episodes_scene_by_scene(run, tmp_path):
+def test_prepare_in_place_and_episodes_in_one_file_per_scene(run, tmp_path):
     folder = tmp_path / "data" / "scene_datasets" / "gibson"
     for name in ("Adrian", "Ribera"):
         write_floor(folder / f"{name}.glb", up="z")
@@ -77,7 +79,7 @@ def test_prepare_in_place_and_episodes_scene_by_scene(run, tmp_path):
     run("data", "validate", out, "--scenes-dir", folder.parent)
 
 
-def test_import_of_houses(run, tmp_path):
+def test_import_procthor_houses(run, tmp_path):
     corners = ((0, 0), (0, 4), (4, 4), (4, 0))
     walls = [
         {"id": str(k), "polygon": [{"x": x, "y": y, "z": z} for y in (0, 2.5) for x, z in ends]}
@@ -96,7 +98,7 @@ def test_import_of_houses(run, tmp_path):
     assert "unknown" not in run("data", "import", path, "--out", tmp_path / "out", "--sizes", sizes)
 
 
-def test_list(run, tmp_path, monkeypatch):
+def test_list_data_sets(run, tmp_path, monkeypatch):
     monkeypatch.setitem(SOURCES, "mine", Source("https://x/y.zip", "scene_datasets/mine", "MIT", "1"))
     (tmp_path / "scene_datasets" / "mine").mkdir(parents=True)
     text = run("data", "list", "--data-path", tmp_path)
@@ -106,7 +108,7 @@ def test_list(run, tmp_path, monkeypatch):
         assert f"│ {name} " in text
 
 
-def test_bake_info_view(run, tmp_path):
+def test_navmesh_bake_info_and_view(run, tmp_path):
     floor = write_floor(tmp_path / "floor.ply")
     narrow = run("navmesh", "bake", floor, "--agent-radius", "0.5", "--out", tmp_path / "narrow.navmesh")
     assert "1 island\n" in narrow
@@ -184,7 +186,7 @@ def test_every_numeric_option_of_a_benchmark_has_bounds(name):
     [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
      torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")],
 )  # fmt: skip
-def test_too_little_memory_is_one_line(run, error, monkeypatch):
+def test_out_of_memory_is_a_one_line_error(run, error, monkeypatch):
     def fail(name, arguments):
         raise error
 
@@ -193,7 +195,7 @@ def test_too_little_memory_is_one_line(run, error, monkeypatch):
         run("train")
 
 
-def test_what_fails_has_exit_status_1(run, tmp_path):
+def test_failed_commands_have_exit_status_1(run, tmp_path):
     (tmp_path / "bad.navmesh").write_bytes(b"x")
     write_box(tmp_path / "wall.ply", [0, 0, 0], [0.01, 3, 3])  # no navigable surface
     for arguments in (("data", "validate", tmp_path / "bad.navmesh"), ("data", "prepare", tmp_path / "wall.ply")):
@@ -203,7 +205,7 @@ def test_what_fails_has_exit_status_1(run, tmp_path):
 
 
 @pytest.mark.parametrize("arguments, status", [((), 2), (("nonsense",), 2), (("--help",), 0)])
-def test_usage(run, arguments, status, capsys):
+def test_usage_and_exit_status(run, arguments, status, capsys):
     with pytest.raises(SystemExit) as caught:
         run(*arguments)
     assert caught.value.code == status
@@ -212,7 +214,7 @@ def test_usage(run, arguments, status, capsys):
 
 
 @pytest.mark.parametrize("command", SLOW)
-def test_what_imports_for_seconds_says_at_once_that_it_begins(run, caplog, monkeypatch, command):
+def test_slow_commands_print_a_line_before_their_imports(run, caplog, monkeypatch, command):
     def import_module(name):
         raise ImportError(name)
 
@@ -230,14 +232,14 @@ def test_what_imports_for_seconds_says_at_once_that_it_begins(run, caplog, monke
         ("navmesh bake", "--agent-radius"),
     ],
 )
-def test_help_names_the_options(run, command, option, capsys):
+def test_help_lists_options(run, command, option, capsys):
     with pytest.raises(SystemExit) as caught:
         run(*command.split(), "--help")
     assert caught.value.code == 0
     assert option in capsys.readouterr().out
 
 
-def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
+def test_training_on_several_gpus_starts_torchrun(run, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
     monkeypatch.setenv("WORLD_SIZE", "1")  # set by schedulers for a single process
@@ -261,8 +263,8 @@ def test_training_on_several_gpus_is_torchrun(run, tmp_path, monkeypatch):
             run("train", *wrong)
 
 
-def test_processes_of_a_configuration_are_for_the_cpu(run, tmp_path, monkeypatch):
-    started, command = [], ("train", "--config", "pointnav_depth_cpu", "--out", tmp_path / "run")  # the machine has two
+def test_processes_of_a_configuration_apply_to_the_cpu_only(run, tmp_path, monkeypatch):
+    started, command = [], ("train", "--config", "pointnav_depth_cpu", "--out", tmp_path / "run")  # two processes
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
     with pytest.raises(SystemExit, match="--gpus: found 3 with processes 2, expected one of them to be 1"):
         run(*command, "--gpus", "3", "--device", "cpu")
@@ -273,17 +275,17 @@ def test_processes_of_a_configuration_are_for_the_cpu(run, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("how", [("--processes", "2"), ("--processes", "1", "--gpus", "2")])
-def test_a_folder_that_cannot_be_a_runs_is_said_before_scenes_are_made(how, run, tmp_path, monkeypatch):
+def test_invalid_output_folder_is_refused_before_scenes_are_made(how, run, tmp_path, monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    for begun in ("prepare", "start_local_ranks"):
-        monkeypatch.setattr(start, begun, None)
+    for later in ("prepare", "start_local_ranks"):
+        monkeypatch.setattr(start, later, None)
     monkeypatch.setattr(start.os, "execv", None)
     (tmp_path / "file").write_text("words")
     with pytest.raises(SystemExit, match="file: found a file, expected a folder"):
         run("train", "--device", "cpu", *how, "--out", tmp_path / "file")
 
 
-def test_companions_are_there_before_scenes_are_made_and_end_where_that_fails(run, tmp_path, monkeypatch):
+def test_local_ranks_start_before_scenes_are_made_and_end_on_failure(run, tmp_path, monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     happened = []
 
@@ -306,7 +308,7 @@ def test_companions_are_there_before_scenes_are_made_and_end_where_that_fails(ru
     assert happened == ["begin", "prepare", "end"]
 
 
-def test_there_is_a_run_to_go_on_with(run, tmp_path):
+def test_resume_needs_the_folder_of_a_run(run, tmp_path):
     with pytest.raises(SystemExit, match=r"config\.yaml: no such file, expected the folder of a run to continue"):
         run("train", "--resume", "--out", tmp_path)
 
@@ -324,13 +326,13 @@ finally:
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
-def test_what_is_asked_for_in_passing_imports_nothing_heavy(option):
+def test_help_and_version_do_not_import_heavy_packages(option):
     found = subprocess.run([sys.executable, "-c", LIGHT, option], capture_output=True, text=True)
     assert found.returncode == 0 and found.stderr.split() == []
     assert "batchnav" in found.stdout
 
 
-def test_python_m_batchnav_from_any_folder(tmp_path):
+def test_python_m_batchnav_works_in_any_folder(tmp_path):
     command = [sys.executable, "-m", "batchnav", "--version"]
     found = subprocess.run(
         command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
@@ -338,7 +340,7 @@ def test_python_m_batchnav_from_any_folder(tmp_path):
     assert found.stdout == f"batchnav {batchnav.__version__}\n"
 
 
-def test_usage_names_every_command(run):
+def test_every_command_has_a_module(run):
     with pytest.raises(SystemExit):
         run("--help")
     for name in COMMANDS:
@@ -346,18 +348,18 @@ def test_usage_names_every_command(run):
 
 
 @pytest.mark.parametrize("name", [name.stem for name in CONFIGS.glob("*.yaml") if not name.stem.startswith("cartpole")])
-def test_configurations_go_by_name(name, tmp_path, monkeypatch):
+def test_configurations_are_found_by_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert start.parse(["--config", name]).run == load_config(CONFIGS / f"{name}.yaml", TrainingConfig)
 
 
-def test_without_a_configuration_the_machine_decides(monkeypatch):
+def test_default_configuration_depends_on_the_machine(monkeypatch):
     for has_gpu, name in ((False, "pointnav_depth_cpu"), (True, "pointnav_depth_h200")):
         monkeypatch.setattr(start.torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
         assert start.parse([]).run == load_config(CONFIGS / f"{name}.yaml", TrainingConfig)
 
 
-def test_train_says_all_its_options(run, capsys):
+def test_help_of_train_lists_options_of_all_levels(run, capsys):
     with pytest.raises(SystemExit):
         run("train", "--help")
     text = capsys.readouterr().out
@@ -373,6 +375,6 @@ def test_train_says_all_its_options(run, capsys):
         assert option in text
 
 
-def test_an_unknown_configuration_names_those_there_are(run):
+def test_error_for_an_unknown_configuration_lists_the_known_ones(run):
     with pytest.raises(SystemExit, match=r"error: cpu: no such file.*pointnav_depth_cpu, pointnav_depth_h200"):
         run("train", "--config", "cpu")

@@ -41,24 +41,24 @@ def test_every_configuration_in_the_checkout_is_valid(path, recwarn):
     assert not recwarn.list  # no key of the previous version
 
 
-def test_there_are_at_most_twelve_bundled_configurations():
+def test_at_most_twelve_bundled_configurations():
     paths = sorted(CONFIGS.glob("*.yaml"))
     assert len(paths) <= 12 and all(path.stem.count("_") >= 1 for path in paths)
     assert not any(load_config(path, TrainingConfig).init_from for path in paths if "cartpole" not in path.name)
 
 
-def test_a_configuration_survives_the_round_trip():
+def test_configuration_equals_itself_after_to_dict_and_from_dict():
     run = load_config(CONFIGS / "pointnav_depth_h200.yaml", TrainingConfig)
     assert from_dict(TrainingConfig, to_dict(run)) == run
 
 
 @pytest.mark.parametrize(("name", "value"), [("samples", 2), ("samples", True), ("rgb_noise", "Gaussian")])
-def test_a_choice_that_there_is_not_is_refused_in_python_too(name, value):
+def test_invalid_choices_are_refused_in_python_too(name, value):
     with pytest.raises(ConfigError, match=f"{name}: found {value!r}, expected one of"):
         validate(TrainingConfig(env=NavConfig(rgb=RGBConfig(**{name: value}))))
 
 
-def test_numpys_numbers_are_numbers():
+def test_numpy_numbers_are_accepted():
     camera = from_dict(CameraConfig, {"height": np.int64(8), "hfov_deg": np.float32(70.0)})
     assert camera == CameraConfig(height=8, hfov_deg=70.0) and type(camera.height) is int
     with pytest.raises(ConfigError, match="height: found True, expected int"):
@@ -117,7 +117,7 @@ def test_numpys_numbers_are_numbers():
         ("#" * 2**20 + "\nseed: 1", ["too large", "1,048,576"]),
     ],
 )
-def test_bad_configurations_are_named(tmp_path, text, words):
+def test_errors_name_file_key_and_value(tmp_path, text, words):
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as error:
@@ -127,14 +127,14 @@ def test_bad_configurations_are_named(tmp_path, text, words):
     assert "\n" not in message and len(message) < 500 + len(str(path))
 
 
-def test_aliases_and_merges_that_stay_small_are_read(tmp_path):
+def test_small_aliases_and_merges_are_read(tmp_path):
     path = tmp_path / "good.yaml"
     path.write_text("ppo: {num_envs: &n 8, minibatches: *n}\npolicy: {<<: {hidden_size: 9}, visual_size: 7}")
     run = load_config(path, TrainingConfig)
     assert (run.ppo.minibatches, run.policy.hidden_size, run.policy.visual_size) == (8, 9, 7)
 
 
-def test_a_configuration_that_is_no_text_is_named(tmp_path):
+def test_binary_files_are_refused(tmp_path):
     path = tmp_path / "bad.yaml"
     for data in (b"seed: \xff", b"seed: 1\x00", b"\xff\xfes\x00"):
         path.write_bytes(data)
@@ -142,18 +142,18 @@ def test_a_configuration_that_is_no_text_is_named(tmp_path):
             load_config(path, TrainingConfig)
 
 
-def test_houses_of_other_splits_go_by_name():
+def test_houses_of_other_splits_are_allowed_as_sources():
     config = from_dict(TrainingConfig, {"scenes": {"houses": 1, "first_house": 99_999, "sources": ["house:100003"]}})
     assert config.scenes.names == ["house:99999", "house:100003"]
     from_dict(TrainingConfig, {"scenes": {"houses": 0, "first_house": 100_000, "sources": ["house:110000"]}})
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_error_names_a_missing_file(tmp_path):
     with pytest.raises(ConfigError, match="nowhere"):
         load_config(tmp_path / "nowhere.yaml", TrainingConfig)
 
 
-def test_a_configuration_inherits_from_its_base(tmp_path):
+def test_configuration_inherits_from_its_base(tmp_path):
     (tmp_path / "first.yaml").write_text("ppo: {num_envs: 8, gamma: 0.9}\nenv: {sensors: [depth, rgb]}\nseed: 3")
     (tmp_path / "second.yaml").write_text("base: first\nppo: {num_envs: 16}\nenv: {camera: {height: 32}}")
     path = tmp_path / "third.yaml"
@@ -175,7 +175,7 @@ def test_another_task_replaces_the_settings_of_the_base(tmp_path):
     assert load_config(path, TrainingConfig).env.task == PointNavConfig(success_distance=0.5, max_steps=7)
 
 
-def test_a_base_that_is_missing_or_circular_names_the_chain(tmp_path):
+def test_errors_for_missing_and_circular_bases_name_the_chain(tmp_path):
     for name, base in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "nowhere"), ("e", "[1]"), ("f", "f")):
         (tmp_path / f"{name}.yaml").write_text(f"base: {base}")
     for name, words in (
@@ -188,7 +188,7 @@ def test_a_base_that_is_missing_or_circular_names_the_chain(tmp_path):
             load_config(tmp_path / f"{name}.yaml", TrainingConfig)
 
 
-def test_a_preset_gives_the_environments_defaults():
+def test_preset_sets_defaults_of_the_environment():
     run = from_dict(TrainingConfig, {"env": {"preset": "challenge_2021", "camera": {"height": 36}}})
     assert run.env.camera == dataclasses.replace(PRESETS["challenge_2021"].camera, height=36)
     assert run.env.body == PRESETS["challenge_2021"].body
@@ -196,7 +196,7 @@ def test_a_preset_gives_the_environments_defaults():
         from_dict(TrainingConfig, {"env": {"preset": "x"}})
 
 
-def test_keys_of_the_previous_version_are_read_with_a_warning(tmp_path):
+def test_old_keys_are_read_with_a_warning(tmp_path):
     old = {
         "camera": {"height": 24}, "sensors": ["rgb"], "task": {"name": "flee"},
         "scenes": {"files": ["a.glb"], "slots": 2, "redraw_finishes": True}, "kickstart": {"coef": 0.5},
@@ -218,13 +218,13 @@ def test_keys_of_the_previous_version_are_read_with_a_warning(tmp_path):
         from_dict(TrainingConfig, {"camera": {}, "env": {"camera": {}}})
 
 
-def test_sensors_of_the_previous_version_are_read_in_the_policys_lists_too():
+def test_old_sensor_names_are_read_in_settings_of_the_policy():
     with pytest.warns(FutureWarning, match="'plan' is now called 'waypoint'"):
         run = from_dict(TrainingConfig, {"policy": {"polar": ["pointgoal", "plan"], "normalized": ["map"]}})
     assert run.policy.polar == ("pointgoal", "waypoint") and run.policy.normalized == ("ego_map",)
 
 
-def test_options_of_the_previous_version_are_rewritten_with_a_warning():
+def test_old_options_are_rewritten_with_a_warning():
     old = ["--camera.height", "24", "--scenes.no-redraw_finishes", "--scenes.files=a.glb", "--kickstart.coef", "0.5"]
     new = ["--env.camera.height", "24", "--scenes.no-randomize-materials", "--scenes.sources=a.glb"]
     with pytest.warns(FutureWarning, match="--camera.height is now --env.camera.height"):
@@ -238,7 +238,7 @@ def test_options_of_the_previous_version_are_rewritten_with_a_warning():
 
 
 @pytest.mark.parametrize("old", sorted(renamed.CONFIGS))
-def test_configurations_have_their_old_names_too(old):
+def test_configurations_are_found_by_their_old_names_with_a_warning(old):
     with pytest.warns(FutureWarning, match=f"'{old}' is now called '{renamed.CONFIGS[old]}'"):
         path = find_config(old)
     assert path.stem == renamed.CONFIGS[old]

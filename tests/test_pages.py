@@ -112,7 +112,7 @@ def test_blocks_run_on_a_gpu(page, folder):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_that_are_not_run_are_understood(page):
+def test_commands_that_tests_do_not_run_parse(page):
     """Check options, configuration names and values of blocks that tests do not run."""
     for block in blocks(page):
         for command in block.text.replace("\\\n", " ").splitlines() if block.language == "sh" and block.needs else ():
@@ -126,17 +126,17 @@ def test_commands_that_are_not_run_are_understood(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_files_that_are_named_are_there(page):
+def test_named_files_exist(page):
     for path in NAMED.findall(page.read_text(encoding="utf-8")):
         assert (ROOT / path).is_file(), f"{page}: names {path}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_says_its_language_and_known_needs(page):
+def test_blocks_name_a_known_language_and_known_needs(page):
     for block in blocks(page):
         assert block.language in RUN + OTHERS, f"{page}:{block.line}: found {block.language!r}"
         assert block.needs <= NEEDS, f"{page}:{block.line}: found {set(block.needs - NEEDS)}"
 
 
-def test_readme_can_be_read_in_two_minutes():
+def test_readme_has_at_most_150_lines():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150

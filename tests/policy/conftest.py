@@ -1,12 +1,8 @@
-"""Networks this small run faster on one thread, and much faster where the machine is busy."""
+"""All tests of this folder use small networks, which are faster on one thread."""
 
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def small_networks(one_thread):
+    """Apply `one_thread` to every test."""

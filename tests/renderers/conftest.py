@@ -1,8 +1,0 @@
-"""Fixtures for renderers."""
-
-import pytest
-
-
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def device(request):
-    return request.param
