@@ -66,7 +66,7 @@ def bake_navmesh(
         loaded = source.load_mesh(appearance=False)
         for text in mesh_warnings(loaded, str(mesh)):
             log.warning("%s", text)
-        navmesh = bake(source.walked(loaded), str(mesh), settings)
+        navmesh = bake(source.mesh_to_bake(loaded), str(mesh), settings)
     navmesh.save(out)
     counts = number_of(navmesh.num_polygons, "polygon"), number_of(navmesh.num_islands, "island")
     show(f"{out}: {navmesh.area:.2f} m², {', '.join(counts)}")

@@ -27,7 +27,7 @@ class Source:
     url: str
     """A `.zip` or `.tar` archive, or a Hugging Face data set: HOST/datasets/OWNER/NAME."""
     link: str
-    """Path below `data` that Habitat reads."""
+    """Path below `data` that Habitat reads; a link to the downloaded folder."""
     licence: str
     version: str = ""
     needs: str = ""
@@ -39,7 +39,8 @@ class Source:
     lift: str = ""
     """File of the archive that Habitat reads one folder higher."""
     holds: str = ""
-    """File that proves the archive is present, where several archives fill one folder without subfolders."""
+    """File of the archive, relative to `link`, that shows that it was downloaded; needed where several archives fill
+    one folder without subfolders."""
     sha256: str = ""
     """SHA-256 of the archive; empty for unknown."""
 
@@ -51,11 +52,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Manual:
-    """A data set that only its owners distribute."""
+    """A data set that this tool cannot download."""
 
     link: str
+    """Path below `data` where its files belong."""
     licence: str
     how: str
+    """How to get it, as an instruction."""
 
 
 def _hm3d() -> dict[str, Source]:
@@ -136,7 +139,7 @@ SOURCES: dict[str, Source] = {
     "pointnav_mp3d_v1": _episodes("mp3d", "v1"),
     "pointnav_hm3d_v1": _episodes("hm3d", "v1"),
 }  # fmt: skip
-"""Data sets by uid: navigation scenes of habitat-sim's tool, and the PointNav episodes of habitat-lab."""
+"""Data sets that can be downloaded, by uid: scenes of habitat-sim's tool, and PointNav episodes of habitat-lab."""
 
 MANUAL = {
     "gibson": Manual(
@@ -157,6 +160,7 @@ MANUAL = {
         "of worlds/small_house.world into one mesh file, turn it from +Z up to +Y up",
     ),
 }  # fmt: skip
+"""Data sets that cannot be downloaded, by uid."""
 
 
 def _of_split(split: str, version: str) -> tuple[str, ...]:

@@ -20,20 +20,19 @@ class ScenesConfig:
     name other houses in `sources`, for example "house:100003"."""
     sources: tuple[str, ...] = field(default=(), metadata={FORMERLY: {"files": None}})
     """Further scenes: mesh files (with a `.navmesh` of the same name, else one is baked), folders of prepared scenes,
-    and names that `find_scene` knows, for example "hall:0-255"."""
+    scene ids, and ranges of them, for example "hall:0-255" (`data.scene_ref.scene_ids`)."""
     episodes: str = ""
     """Episode file (`.json.gz`) to train on, in shuffled order; its scenes replace all others."""
     resident_scenes: int = field(default=0, metadata={FORMERLY: {"slots": None}})
     """Number of scenes in device memory at a time; further scenes are streamed in. 0: all scenes stay in memory."""
     gigabytes: float = 0.0
-    """Device memory for scenes, in units of 1e9 bytes: scenes that need more are streamed, with as many resident as
-    fit. 0: no limit."""
+    """Device memory for scenes, in units of 1e9 bytes. If all scenes together need more, they are streamed, with as
+    many resident as fit. 0: no limit."""
     randomize_materials: bool = field(default=False, metadata={FORMERLY: {"redraw_finishes": None}})
     """Resample colours and textures of procedural houses during training, each house every 16 rollouts, so that agents
     that see colour do not recognise houses by them. Scenes from files and evaluation scenes do not change."""
     largest_texture: int = 4096
-    """Largest side of a texture, texels, for agents that see colour; larger textures are read at half their size, a
-    quarter, and so on."""
+    """Largest side of a texture, texels, for agents that see colour; larger textures are halved until they fit."""
 
     @property
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Download of data sets, to the folders of Habitat's own tool.
+"""Download of data sets into the folders that Habitat's own tool uses.
 
 Interrupted downloads continue where they stopped. Archives and files are checked by size, and by checksum where one is
 known: from the catalogue, from Hugging Face, or from an earlier download of the same archive. Files are unpacked,
@@ -36,9 +36,9 @@ from batchnav.errors import BatchnavError
 from batchnav.runtime.files.atomic import replacing
 
 TIMEOUT = 60.0
-"""Seconds without data until a connection counts as lost."""
+"""Seconds without data after which a connection counts as lost."""
 ATTEMPTS = 5
-"""Consecutive connections without data until a download fails. Waiting time doubles from 1 second."""
+"""Consecutive connections without data after which a download fails. The wait before the next doubles from 1 second."""
 MAX_FILES, MAX_RATIO, MAX_UNPACKED = 1_000_000, 100, 2**30
 """Bounds of an archive: number of files; unpacked bytes at most MAX_RATIO times its size plus MAX_UNPACKED."""
 MAX_HEADER, MAX_HEADERS = 2**16, 2**28
@@ -53,7 +53,7 @@ _NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 
 
 class DownloadError(BatchnavError):
-    """A data set that cannot be downloaded: unknown, not allowed, interrupted, damaged."""
+    """A data set cannot be downloaded: it is unknown, access is denied, or the download is interrupted or damaged."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def download(uids: Sequence[str], data: Path, login: Login | None = None, replac
 
 def _members(uid: str) -> Sequence[str]:
     if uid in MANUAL:
-        raise DownloadError(f"{uid}: only its owners distribute it: {MANUAL[uid].how} (to data/{MANUAL[uid].link})")
+        raise DownloadError(f"{uid}: cannot be downloaded by this tool; {MANUAL[uid].how} (to data/{MANUAL[uid].link})")
     if uid not in SOURCES and uid not in GROUPS:
         raise DownloadError(f"{uid}: found no data set of this name, expected one that `batchnav data list` shows")
     return GROUPS.get(uid, (uid,))
@@ -187,7 +187,15 @@ def _listing(source: Source, login: Login) -> list[tuple[str, int, bool, str]]:
 
 
 def fetch_file(url: str, path: Path, authorization: str, progress: Progress, title: str, digest=None) -> str:
-    """Download a file to `path`, continuing an earlier attempt. Returns its checksum, SHA-256 by default.
+    """Download a file to `path`, continuing an earlier attempt. Returns its checksum as hexadecimal digits.
+
+    Args:
+        url: address.
+        path: file to write.
+        authorization: value of the Authorization header; empty for none.
+        progress: shows the download.
+        title: name in the progress display.
+        digest: empty hash of `hashlib`; None: SHA-256.
 
     Raises DownloadError where the server refuses, or ATTEMPTS connections in a row fail.
     """
@@ -282,8 +290,8 @@ def _reason(error: urllib.error.HTTPError) -> str:
 def unpack(archive: Path, folder: Path) -> list[Path]:
     """Unpack a .zip or .tar file into a folder; each file appears atomically. Returns the files.
 
-    DownloadError where the archive is damaged or encrypted, would write outside the folder, or exceeds the bounds of
-    number of files and unpacked size.
+    DownloadError where the archive is damaged or encrypted, would write outside the folder, or exceeds the bounds
+    (MAX_FILES, MAX_RATIO and MAX_UNPACKED).
     """
     scratch = folder.with_name(f".{folder.name}.unpacking")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -351,10 +359,8 @@ def _check_sizes(archive: Path, sizes: Iterable[int]) -> None:
             raise DownloadError(f"{archive}: found a member of {size} bytes, expected 0 or more")
         total += size
         if number > MAX_FILES or total > limit:
-            raise DownloadError(
-                f"{archive}: unpacks to more than {MAX_FILES if number > MAX_FILES else limit} "
-                f"{'files' if number > MAX_FILES else 'bytes'}, the limit for an archive of its size"
-            )
+            found = f"more than {MAX_FILES} files" if number > MAX_FILES else f"more than {limit} bytes when unpacked"
+            raise DownloadError(f"{archive}: found {found}, expected fewer for {archive.stat().st_size} packed bytes")
 
 
 def _below(folder: Path, name: str) -> Path:

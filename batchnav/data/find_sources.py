@@ -45,8 +45,8 @@ def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -
     if path.is_file() and not path.name.endswith(DATASET_CONFIG):
         kind = not_read(path.suffix)
         raise MeshError(
-            f"{path}: found {kind or 'a file of another kind'}; read are {', '.join(SUFFIXES)}, *{STAGE_CONFIG}, "
-            f"*{SCENE_INSTANCE}, *{DATASET_CONFIG} and folders of these"
+            f"{path}: found {kind or 'a file of another kind'}; expected {', '.join(SUFFIXES)}, *{STAGE_CONFIG}, "
+            f"*{SCENE_INSTANCE}, *{DATASET_CONFIG}, or a folder of these"
         )
     if path.is_dir() and (frame is not None or SCENES_DIR.name not in path.absolute().parts):
         own = [mesh_source(file, frame) for file in mesh_files_in(path)]

@@ -17,15 +17,15 @@ from batchnav.types import Surface
 
 
 def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> Scene:
-    """A procedural scene from the cache; where the cache does not have it, it is made and put there."""
+    """A procedural scene from the cache. If the cache does not have it, it is made and stored there."""
     files = _cache_files(ref, settings, appearance)
     for file in filter(Path.is_file, files):
         try:
             return _with_surface(load_prepared(file, appearance), restore_textures)
         except MeshError:  # a damaged file is made again
             file.unlink(missing_ok=True)
-    walked, seen = ref.family.meshes(ref.seed, appearance)
-    scene = make_scene(ref.scene_id, seen, bake(walked, ref.scene_id, settings or NavMeshSettings()))
+    to_bake, visible = ref.family.meshes(ref.seed, appearance)
+    scene = make_scene(ref.scene_id, visible, bake(to_bake, ref.scene_id, settings or NavMeshSettings()))
     save_prepared(_with_surface(scene, replace_textures), files[-1], durable=False)  # a lost file is made again
     return scene
 
@@ -44,8 +44,8 @@ def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
 def _cache_files(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> list[Path]:
     """Files of the cache that may hold the scene; the last is where a new one is written.
 
-    The name is FAMILY_SEED.scene, with a hash of settings other than the default. Without `appearance` it is
-    FAMILY_SEED_bare.scene: half of the time to make a scene goes to its surface.
+    A file's name is FAMILY_SEED.scene; with other settings than the defaults it also has a hash of them. A scene made
+    without `appearance` is FAMILY_SEED_bare.scene: its surface takes half of the time to make a scene.
     """
     settings = settings or NavMeshSettings()
     is_default = settings == NavMeshSettings()

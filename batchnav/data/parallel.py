@@ -27,9 +27,15 @@ def in_parallel(
 ) -> Generator[R, None, None]:
     """Results of `work(item)` in the order of the items, as they become ready.
 
-    The number of processes is the number of threads, or less where a process would get fewer than `per_worker` items.
-    The processes go on while the caller handles a result; closing the generator stops them. Progress is a bar on a
-    terminal and in notebooks with widgets, and otherwise a line from time to time.
+    Args:
+        work: the function; picklable, as are items and results.
+        items: its arguments.
+        title: noun for the progress display and for errors.
+        per_worker: least number of items per process.
+
+    There are at most as many processes as `num_threads`, and fewer where a process would get less than `per_worker`
+    items. The processes continue while the caller handles a result; closing the generator stops them. Progress is a bar
+    on a terminal and in notebooks with widgets, and occasional lines elsewhere.
 
     The caller's main module is not imported again (loky), so scripts need no `__main__` guard. A daemonic process may
     not start processes, so it does the work itself. Raises BatchnavError where a process is killed.
@@ -61,5 +67,5 @@ def in_parallel(
 
 
 def _pickled(work: Callable[[T], R], item: T) -> bytes:
-    """A result as bytes. Torch sends each tensor as an open file otherwise, and a process may have about 1,000."""
+    """A result as bytes. Otherwise torch sends each tensor as an open file; a process may have about 1,000 of them."""
     return pickle.dumps(work(item))

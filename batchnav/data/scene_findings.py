@@ -15,14 +15,14 @@ from batchnav.types import FAR, TriangleMesh
 
 
 class Finding(NamedTuple):
-    """One fact: `error` where a file is unusable, `warning` where it is suspicious, `note` where it is neither."""
+    """A fact about a file: `error` if it makes the file unusable, `warning` if it is suspicious, else `note`."""
 
     level: Literal["error", "warning", "note"]
     text: str
 
 
 def scene_findings(scene: Scene, name: str, with_mesh: bool = True) -> Iterator[Finding]:
-    """Findings about a scene that loads; `with_mesh` False leaves out those of its mesh alone."""
+    """Findings about a loaded scene. `with_mesh=False` leaves out those of `check_mesh`."""
     if with_mesh:
         yield from check_mesh(scene.mesh, name)
     yield from check_navmesh(scene.navmesh, name)
@@ -35,7 +35,7 @@ def scene_findings(scene: Scene, name: str, with_mesh: bool = True) -> Iterator[
 
 
 def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
-    """Warnings about a mesh that loads."""
+    """Warnings about a loaded mesh: dropped triangles, up axis, winding, unit, and distance from the origin."""
     if mesh.num_dropped:
         share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
         dropped = f"{number_of(mesh.num_dropped, 'triangle')} ({share:.1%})"
@@ -46,7 +46,7 @@ def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
 
 
 def check_navmesh(navmesh: NavMesh, name: str) -> Iterator[Finding]:
-    """Errors of a navmesh that loads: no usable island, or coordinates that float32 stores too coarsely."""
+    """Findings about a loaded navmesh: no usable island, or coordinates that float32 stores too coarsely."""
     radii = navmesh.data.island_radius
     if not len(radii):
         yield Finding("error", f"{name}: has no walkable polygon")

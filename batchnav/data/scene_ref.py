@@ -38,7 +38,7 @@ class GeneratedRef:
 
 @dataclass(frozen=True)
 class DatasetRef:
-    """A scene of a data set that a config describes."""
+    """A scene of a data set that a `*.scene_dataset_config.json` file (`config`) describes."""
 
     scene_id: str
     config: Path

@@ -43,13 +43,13 @@ def load_scene(
     """Load one scene: a mesh file with its navmesh, a prepared scene, or a scene id.
 
     Args:
-        path: a mesh file, a prepared scene (`.scene`, made by `batchnav data prepare`), or a scene id as `find_scene`
-            takes it, as "house:3" or "hall:3". A `.glb` below a folder `scene_datasets` is +Z up, as Habitat's stages
-            are; any other mesh file is +Y up. An up-to-date NAME.scene in the same folder is read in place of the mesh
-            file: that is faster.
-        settings: of the body that the navmesh is for; a navmesh for another agent_radius or agent_height is refused.
-            None uses NAME.navmesh in the same folder unchanged; a mesh file without one gets a navmesh baked with the
-            default settings, which is cached.
+        path: a mesh file, a prepared scene (`.scene`, made by `batchnav data prepare`), or a scene id (see
+            `find_scene`), such as "house:3". A `.glb` below a folder `scene_datasets` is +Z up, like Habitat's stages;
+            any other mesh file is +Y up. An up-to-date NAME.scene in the same folder is read in place of the mesh file,
+            which is faster.
+        settings: bake settings; a navmesh file for another agent_radius or agent_height is refused. None: a
+            NAME.navmesh in the same folder is used unchanged. A mesh file without one gets a navmesh baked with these
+            or the default settings, which is cached.
         appearance: as in `load_mesh`; False to read geometry only.
         up: axis of a mesh file that points up, as in `load_mesh`; "auto" as described for `path`.
         scale: factor from a mesh file's unit to metres; 0.001 for millimetres.
@@ -59,8 +59,8 @@ def load_scene(
             or the number of an island (`data/sources/islands.py`).
 
     A scene farther than 16 km from the origin is recentred: `scene.origin` is what was subtracted. Suspicious geometry
-    is logged as a warning. Raises MeshError, NavMeshError, and ArgumentError for a scene that is no mesh file with
-    another `up`, `scale`, `flip` or `two_sided`.
+    is logged as a warning. Raises MeshError; NavMeshError; ArgumentError where `up`, `scale`, `flip` or `two_sided` is
+    given for a scene that is not a mesh file.
     """
     name, path = str(path), as_path(path)
     ref = parse_scene_id(name)
@@ -150,7 +150,7 @@ def _is_mapped(scene_id: str, settings: NavMeshSettings | None, appearance: bool
 
 
 def _find_new(scene_id: str, **how) -> Scene | None:
-    """`find_scene`, but None for a procedural scene: the caller maps it from the cache, which takes no memory twice."""
+    """`find_scene`; but None for a procedural scene, which is then in the cache, from where the caller maps it."""
     scene = find_scene(scene_id, **how)
     return None if isinstance(parse_scene_id(scene_id), GeneratedRef) else scene
 
@@ -161,7 +161,10 @@ def measure_scenes(
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
 ) -> list[SceneSize]:
-    """The memory that each scene needs. Each is loaded once, and none is kept; procedural ones stay in the cache."""
+    """The memory that each scene needs. Loads each scene once and keeps none; procedural ones stay in the cache.
+
+    Arguments: as in `find_scenes`.
+    """
     measure = functools.partial(_measure, scenes_dir=scenes_dir, settings=settings, appearance=appearance)
     return list(in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER))
 
@@ -176,7 +179,10 @@ def find_played(
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
 ) -> list[Scene]:
-    """The scenes that episodes take place in, in order of their scene ids, each named by its scene id."""
+    """The scenes of these episodes, in the order of their scene ids; each scene's name is its scene id.
+
+    Other arguments: as in `find_scene`.
+    """
     ids = {episode.scene_id: episode.scene for episode in episodes}
     found = find_scenes([ids[name] for name in sorted(ids)], scenes_dir, settings, appearance)
     return [scene._replace(name=name) for scene, name in zip(found, sorted(ids), strict=True)]

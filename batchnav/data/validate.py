@@ -22,7 +22,7 @@ from batchnav.runtime.console.announce import number_of
 from batchnav.scene.scene import Scene
 
 DISTANCE_TOLERANCE = 0.01
-"""Tolerance between an episode's stated geodesic distance and the navmesh's, metres: files have fewer decimals."""
+"""Tolerance between an episode's stated geodesic distance and the navmesh's, metres, since files round distances."""
 MAX_LISTED = 5
 """Largest number of names that a finding lists."""
 

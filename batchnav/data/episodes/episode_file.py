@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from batchnav.data.episodes.episode import DEFAULT_CONFIG, Episode, Goal, group_by_scene, scene_name
-from batchnav.data.files import is_number, read_json, short, write_json_gz
+from batchnav.data.files import is_number, read_json, write_json_gz
 from batchnav.data.sources.scene_source import SCENES_DIR
-from batchnav.errors import EpisodeError
+from batchnav.errors import EpisodeError, shortened
 from batchnav.runtime.files.atomic import as_path
 
 ROTATION_TOLERANCE = 1e-3
@@ -111,7 +111,9 @@ def _content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
     """The files of the wanted scenes; empty for a split that is not stored scene by scene."""
     template = data.get("content_scenes_path", CONTENT)
     if not isinstance(template, str) or "\0" in template or "{scene}" not in Path(template).name:
-        raise EpisodeError(f"{path}: field 'content_scenes_path': found {short(template)}, expected one like {CONTENT}")
+        raise EpisodeError(
+            f"{path}: field 'content_scenes_path': found {shortened(template)}, expected one like {CONTENT}"
+        )
     folder = _content_path(template, path, "").parent
     if not os.path.isdir(folder):
         return []
@@ -136,20 +138,20 @@ def _episode(data: Any, where: str) -> Episode:
         value = data.get(name)
         # Some published files have integers as episode ids.
         if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-            raise EpisodeError(f"{where}: field {name!r}: found {short(value)}, expected a name")
+            raise EpisodeError(f"{where}: field {name!r}: found {shortened(value)}, expected a name")
         names[name] = str(value)
     names["scene_id"] = names["scene_id"].removeprefix(f"{SCENES_DIR}/")  # as in Habitat; `find_scene` adds it again
     where = f"{where} (id {names['episode_id']!r}, scene {names['scene_id']!r})"
     _refuse_other_tasks(data, where)
     goals = data.get("goals")
     if not isinstance(goals, list) or not goals:
-        raise EpisodeError(f"{where}: field 'goals': found {short(goals)}, expected a list of at least one goal")
+        raise EpisodeError(f"{where}: field 'goals': found {shortened(goals)}, expected a list of at least one goal")
     info = data.get("info")
     if info is not None and not isinstance(info, dict):
-        raise EpisodeError(f"{where}: field 'info': found {short(info)}, expected an object")
+        raise EpisodeError(f"{where}: field 'info': found {shortened(info)}, expected an object")
     config = data.get("scene_dataset_config", DEFAULT_CONFIG)
     if not isinstance(config, str) or "\0" in config:
-        raise EpisodeError(f"{where}: field 'scene_dataset_config': found {short(config)}, expected a path")
+        raise EpisodeError(f"{where}: field 'scene_dataset_config': found {shortened(config)}, expected a path")
     return Episode(
         **names,
         start_position=_numbers(data, "start_position", 3, where),
@@ -163,11 +165,11 @@ def _episode(data: Any, where: str) -> Episode:
 
 def _goal(data: Any, where: str) -> Goal:
     if not isinstance(data, dict):
-        raise EpisodeError(f"{where}: found {short(data)}, expected an object")
+        raise EpisodeError(f"{where}: found {shortened(data)}, expected an object")
     _refuse_other_tasks(data, where)
     radius = data.get("radius")
     if radius is not None and not (is_number(radius) and radius > 0):
-        raise EpisodeError(f"{where}: field 'radius': found {short(radius)}, expected metres > 0, or null")
+        raise EpisodeError(f"{where}: field 'radius': found {shortened(radius)}, expected metres > 0, or null")
     return Goal(_numbers(data, "position", 3, where), None if radius is None else float(radius))
 
 
@@ -192,7 +194,7 @@ def _numbers(data: dict, name: str, length: int, where: str) -> tuple:
     """A field with `length` finite numbers, as floats. EpisodeError otherwise."""
     value = data.get(name)
     if not isinstance(value, list) or len(value) != length or not all(map(is_number, value)):
-        found = "nothing" if name not in data else short(value)
+        found = "nothing" if name not in data else shortened(value)
         raise EpisodeError(f"{where}: field {name!r}: found {found}, expected {length} finite numbers")
     return tuple(float(v) for v in value)
 

@@ -1,4 +1,4 @@
-"""Generation of PointNav episodes with the rules and constants of Habitat's generator; and of starts without a goal."""
+"""Generation of PointNav episodes by the rules and constants of Habitat's generator, and of starts for other tasks."""
 
 from __future__ import annotations
 

@@ -41,12 +41,12 @@ def order_episodes(
     """
     if num_episode_sample > len(episodes):
         raise EpisodeError(f"num_episode_sample: found {num_episode_sample}, expected at most {len(episodes)}")
-    draw = random.Random(seed)
-    chosen = list(episodes) if num_episode_sample < 0 else draw.sample(list(episodes), num_episode_sample)
+    rng = random.Random(seed)
+    chosen = list(episodes) if num_episode_sample < 0 else rng.sample(list(episodes), num_episode_sample)
     ordered: list[Episode] = []
     for _ in range(rounds):
         if shuffle:
-            draw.shuffle(chosen)
+            rng.shuffle(chosen)
         ordered += [e for group in group_by_scene(chosen).values() for e in group] if grouped else chosen
     return ordered
 
@@ -57,7 +57,7 @@ def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], devic
     Args:
         episodes: at least one episode.
         scene_names: scene ids in the order of the bank's scenes.
-        device: of the tensors.
+        device: device of the tensors.
 
     Raises EpisodeError where an episode's scene is not in `scene_names`, or an episode has several goals.
     """
@@ -85,7 +85,7 @@ def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], devic
 
 
 def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> list[Episode]:
-    """The episodes in the frames of their scenes, all of which can be played: start, goal and a path on the navmesh.
+    """The episodes in the frames of their scenes, checked: start and goal are on the navmesh, and a path joins them.
 
     Args:
         episodes: the episodes.
@@ -100,10 +100,10 @@ def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> 
 
 
 def in_scene_frames(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> list[Episode]:
-    """The episodes with positions in the frames of their scenes: georeferenced ones are shifted by `scene.origin`.
+    """The episodes with positions in the frames of their scenes, from which loading subtracted `scene.origin`.
 
-    Positions farther than `FAR` from the origin, on an axis that loading shifted, are those of the scene's file; nearer
-    ones are in the scene's frame already.
+    On an axis with an origin, a coordinate beyond `FAR` is one of the scene's file, and the origin is subtracted; a
+    smaller one is in the scene's frame already.
     """
     return [
         episode if episode.scene_id not in scenes else _shifted(episode, scenes[episode.scene_id].mesh.origin)
@@ -112,7 +112,7 @@ def in_scene_frames(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) ->
 
 
 def _shifted(episode: Episode, origin: Vector) -> Episode:
-    """The episode less the origin of its scene."""
+    """The episode with `origin` subtracted from coordinates beyond `FAR`."""
     if not any(origin):
         return episode
 
@@ -151,7 +151,7 @@ def unplayable_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]
 def _several_goals(episode: Episode) -> str:
     """Error message for an episode with several goals; empty for one goal.
 
-    Habitat's goal sensor shows the first of several goals, and its metrics use the nearest: that is no PointGoal task.
+    In Habitat, the goal sensor shows the first of several goals but metrics use the nearest, so agents cannot know it.
     """
     if len(episode.goals) == 1:
         return ""

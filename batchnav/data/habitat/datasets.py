@@ -47,13 +47,14 @@ class Dataset:
     """A split of a scene data set. Scenes and episodes are read on first use."""
 
     path: Path
-    """Folder of scenes, or the config that describes them."""
+    """Folder of scenes, or the config file that describes them."""
     split: str
     scene_names: tuple[str, ...]
     """Scene ids, as in the split's episodes."""
     episode_file: Path | None
-    """The split's PointNav episodes; None where there are none."""
+    """File of the split's PointNav episodes; None where there is none."""
     config: SceneDatasetConfig | None = None
+    """The config that describes the scenes; None for scenes that are found by their folders."""
 
     @functools.cached_property
     def scenes(self) -> tuple[SceneSource, ...]:
@@ -102,7 +103,7 @@ class Dataset:
         """The episodes as a table for `PointNavEnv(data.load_scenes(), ..., episodes=table)`.
 
         Args:
-            device: of the table's tensors.
+            device: device of the table's tensors.
             order: options of `order_episodes`: shuffle, grouped, num_episode_sample, rounds, seed.
         """
         return episode_table(order_episodes(self.episodes, **order), self.scene_names, device)
@@ -112,9 +113,9 @@ def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | 
     """Find the scenes, navmeshes and episodes of a split in the layout of Habitat's downloads.
 
     Args:
-        path: the data set's folder, as `data/scene_datasets/hm3d`, or its `*.scene_dataset_config.json`.
-        split: train, val ... Without one folder per split, the scenes of a split are those of its episodes; without
-            episodes, all scenes.
+        path: the data set's folder, such as `data/scene_datasets/hm3d`, or its `*.scene_dataset_config.json`.
+        split: train, val ... If the data set has no folder per split, the scenes of a split are those of its episodes;
+            without episodes, all scenes.
         episodes: episode file in place of the one in data/datasets/pointnav; `{split}` in it is replaced.
 
     Raises MeshError where there are no scenes, EpisodeError where the episodes are broken.

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from batchnav.data.files import first_containing, is_number, natural_order, read_json, short
+from batchnav.data.files import is_number, natural_order, read_json
+from batchnav.data.habitat.name_search import first_containing
 from batchnav.data.habitat.urdf import read_urdf
 from batchnav.data.sources.annotations import ANNOTATIONS
-from batchnav.data.sources.asset import Part, asset_of, described, unit, vector
+from batchnav.data.sources.asset import Part, asset_of, unit, vector, with_descriptor
 from batchnav.data.sources.mesh_files import is_hidden
 from batchnav.data.sources.scene_source import STAGE_CONFIG, SceneSource, scene_id_of
-from batchnav.errors import MeshError
+from batchnav.errors import MeshError, shortened
 
 DATASET_CONFIG = ".scene_dataset_config.json"
 """End of the name of a file that describes a scene data set."""
@@ -41,16 +42,20 @@ NO_STAGE = "NONE"
 
 
 class _Template(NamedTuple):
-    """A stage, object or scene instance: attributes of a file, and attributes that the data set's config adds."""
+    """A stage, object or scene instance: its file, and attributes that the data set's config adds or replaces."""
 
     handle: str
     """Path of the file, or name in the config."""
     file: Path
     """File whose folder is the base of relative paths."""
     added: dict
+    """Attributes from the config, which take precedence over the file's."""
 
     def attributes(self, defaults: dict) -> dict:
-        """All attributes. MeshError where the file is not a JSON object."""
+        """Attributes of the config, the file and `defaults`, in this order of precedence.
+
+        MeshError where the file is not a JSON object.
+        """
         if self.file.suffix != ".json" or self.file.name.endswith(DATASET_CONFIG):
             return {**defaults, "render_asset": self.file.name, "urdf_filepath": self.file.name, **self.added}
         return {**defaults, **_object(self.file), **self.added}
@@ -95,7 +100,9 @@ class SceneDatasetConfig:
         where, name = str(instance.file), _stem(instance.file)
         stage = data.get("stage_instance")
         if not isinstance(stage, dict) or not isinstance(stage.get("template_name"), str):
-            raise MeshError(f"{where}: field 'stage_instance': found {short(stage)}, expected one with a template_name")
+            raise MeshError(
+                f"{where}: field 'stage_instance': found {shortened(stage)}, expected one with a template_name"
+            )
         # Habitat reads the translation and rotation of a stage instance but does not apply them.
         named = data.get("semantic_scene_instance")
         descriptor = self._lexicons.get(named) if isinstance(named, str) else None
@@ -106,13 +113,13 @@ class SceneDatasetConfig:
             key = section.removesuffix("s") + "_instances"
             rows = data.get(key, [])
             if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-                raise MeshError(f"{where}: field {key!r}: found {short(rows)}, expected a list of objects")
+                raise MeshError(f"{where}: field {key!r}: found {shortened(rows)}, expected a list of objects")
             known = self._find_all(section, {n for row in rows if isinstance(n := row.get("template_name"), str)})
             for i, row in enumerate(rows):
                 at = f"{where}: {key}[{i}]"
                 template = row.get("template_name")
                 if not isinstance(template, str):
-                    raise MeshError(f"{at}: field 'template_name': found {short(template)}, expected a name")
+                    raise MeshError(f"{at}: field 'template_name': found {shortened(template)}, expected a name")
                 found = known[template]
                 placed = place(found, {"translation_origin": origin, **row}, at) if found else []
                 number += 1
@@ -126,21 +133,21 @@ class SceneDatasetConfig:
                 parts += present
         given = data.get("navmesh_instance") or name
         if not isinstance(given, str):
-            raise MeshError(f"{where}: field 'navmesh_instance': found {short(given)}, expected a name")
+            raise MeshError(f"{where}: field 'navmesh_instance': found {shortened(given)}, expected a name")
         navmesh = self._navmesh(given, self.path.parent / "navmeshes" / name, name)
         return SceneSource(name, tuple(parts), navmesh, tuple(dict.fromkeys(missing)), self.path.parent / "prepared")
 
     def _read_lexicons(self, data: dict) -> dict[str, Path]:
-        """Files with category names or annotations, by name: files in the config, and in its search folders."""
+        """Lexicons (category names) and annotation files, by name: files in the config, and in its search folders."""
         cell = data.get("semantic_scene_descriptor_instances", {})
         where = f"{self.path}: field 'semantic_scene_descriptor_instances'"
         if not isinstance(cell, dict):
-            raise MeshError(f"{where}: found {short(cell)}, expected an object of paths")
+            raise MeshError(f"{where}: found {shortened(cell)}, expected an object of paths")
         found = {}
         for extension, patterns in _typed(cell, "paths", dict, where).items():
             suffix = extension if extension in ANNOTATIONS else ".json"
             if not isinstance(patterns, list) or not all(isinstance(p, str) and "\0" not in p for p in patterns):
-                raise MeshError(f"{where}: paths: found {short(patterns)}, expected a list of paths")
+                raise MeshError(f"{where}: paths: found {shortened(patterns)}, expected a list of paths")
             found.update({file.name.removesuffix(suffix): file for file in self._search(patterns, suffix)})
         named = {name: file for name, file in cell.items() if isinstance(file, str) and "\0" not in file}
         return found | {name: self.path.parent / file for name, file in named.items()}
@@ -160,7 +167,9 @@ class SceneDatasetConfig:
             isinstance(row, dict) and isinstance(row.get("name"), str) and isinstance(row.get("id"), int)
             for row in classes
         ):
-            raise MeshError(f"{file}: field 'classes': found {short(classes)}, expected objects with a name and an id")
+            raise MeshError(
+                f"{file}: field 'classes': found {shortened(classes)}, expected objects with a name and an id"
+            )
         return {row["id"]: row["name"] for row in classes}
 
     def _category(self, section: str, template: _Template, names: dict[int, str]) -> str:
@@ -169,7 +178,7 @@ class SceneDatasetConfig:
         return names.get(number, "") if isinstance(number, int) else ""
 
     def _stage(self, name: str, where: str, descriptor: Path | None) -> Part:
-        """A stage. `descriptor`: annotation file of its ids; None, or a lexicon of objects: as the stage says."""
+        """A stage. `descriptor`: its annotation file; the stage's own is used for None, or for a lexicon of objects."""
         template = self._find("stages", name)
         if template is None:
             raise MeshError(
@@ -178,7 +187,7 @@ class SceneDatasetConfig:
         attributes = template.attributes(self._defaults["stages"])
         asset = asset_of(attributes, template.file.parent, template.handle, is_stage=True)
         usable = descriptor is not None and descriptor.suffix in ANNOTATIONS and os.path.isfile(descriptor)
-        return Part(described(asset, descriptor) if usable else asset)
+        return Part(with_descriptor(asset, descriptor) if usable else asset)
 
     def _place_object(self, template: _Template, row: dict, where: str) -> list[Part]:
         attributes = template.attributes(self._defaults["objects"])
@@ -191,7 +200,7 @@ class SceneDatasetConfig:
         attributes = template.attributes(self._defaults["articulated_objects"])
         name = attributes.get("urdf_filepath")
         if not isinstance(name, str):
-            raise MeshError(f"{template.handle}: field 'urdf_filepath': found {short(name)}, expected a path")
+            raise MeshError(f"{template.handle}: field 'urdf_filepath': found {shortened(name)}, expected a path")
         positions = row.get("initial_joint_pose", {})
         if not isinstance(positions, Mapping) or not all(map(is_number, positions.values())):
             positions = {}  # a list refers to Bullet's numbering of joints, which is in no file
@@ -235,7 +244,7 @@ class SceneDatasetConfig:
         for extension, patterns in paths.items():
             suffix = _SUFFIX[section] if extension.endswith(".json") else extension
             if not isinstance(patterns, list) or not all(isinstance(p, str) and "\0" not in p for p in patterns):
-                raise MeshError(f"{where}: paths[{extension!r}]: found {short(patterns)}, expected a list of paths")
+                raise MeshError(f"{where}: paths[{extension!r}]: found {shortened(patterns)}, expected a list of paths")
             for file in self._search(patterns, suffix):
                 # A config file takes precedence over a mesh file of the same name.
                 if suffix.endswith(".json") or _stem(file) not in found:
@@ -274,7 +283,7 @@ def _typed(cell: Any, field: str, kind: type, where: str) -> Any:
     """A field of a type; its empty value where the field is absent. MeshError for another type."""
     value = cell.get(field, kind()) if isinstance(cell, dict) else cell
     if not isinstance(value, kind):
-        raise MeshError(f"{where}: field {field!r}: found {short(value)}, expected {kind.__name__}")
+        raise MeshError(f"{where}: field {field!r}: found {shortened(value)}, expected {kind.__name__}")
     return value
 
 
@@ -298,7 +307,7 @@ def _stage_stem(name: str) -> str:
 def _uniform_scale(row: dict, where: str) -> float:
     scale = row.get("uniform_scale", 1.0)
     if not is_number(scale) or not math.isfinite(scale):
-        raise MeshError(f"{where}: field 'uniform_scale': found {short(scale)}, expected a number")
+        raise MeshError(f"{where}: field 'uniform_scale': found {shortened(scale)}, expected a number")
     return float(scale)
 
 

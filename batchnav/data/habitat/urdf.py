@@ -30,7 +30,7 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
         links = {_named(link, "name"): link for link in robot.findall("link")}
         joints = {_link(joint, "child"): joint for joint in robot.findall("joint")}
         if len(links) > _MAX_LINKS:
-            raise ValueError(f"{len(links)} links")
+            raise ValueError(f"found {len(links)} links, expected at most {_MAX_LINKS}")
         parts: list[Part] = []
         poses: dict[str, np.ndarray] = {}
         for name, link in links.items():
@@ -43,7 +43,7 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
                 asset = Asset(path.parent / _named(mesh, "filename"), scale=_numbers(mesh.get("scale", "1 1 1")))
                 parts.append(Part(asset, place[:3, :3], place[:3, 3]))
     except (ET.ParseError, ValueError) as error:
-        raise MeshError(f"{path}: is not a URDF file that can be used ({error})") from error
+        raise MeshError(f"{path}: is not a usable URDF file ({error})") from error
     return parts
 
 

@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     fresh: bool = False
     """True where an up-to-date file was there already."""
     missing: tuple[str, ...] = ()
-    """Names of assets that the scene lacks."""
+    """Names of assets that the data set lacks; the scene is prepared without them."""
     up: str = "y"
     """Axis of the first mesh file that points up; "" for none of the six."""
     summary: str = ""
@@ -56,7 +56,7 @@ def prepare(sources: Sequence[SceneSource], out: Path | None = None, describe: b
         sources: the scenes. A scene without a navmesh gets one baked with the default settings.
         out: folder for prepared scenes and their navmeshes; None for the paths where `find_scene` and `load_dataset`
             look for prepared scenes.
-        describe: summarise each scene, which reads those that are up to date.
+        describe: True to summarise each scene, which also loads the up-to-date ones.
 
     Returns one outcome per scene, in order. An unusable scene does not stop the others.
     """

@@ -14,11 +14,11 @@ and category names:
     tile i32 [F]          tile_uv f32 [F, 3, 2] tiles i32 [B, 3]    tile_ids i32 [T, 2]
     texture_0, texture_1 ... u8 [h, w, 4]
 
-A scene whose ids have a mesh of their own has the same arrays of that mesh, without a navmesh, with names that begin
-with "ids."; the metadata field "ids" is its "surface".
+If ids have a mesh of their own (`Scene.semantic`), the file also has that mesh's arrays, without a navmesh, with names
+that begin with "ids."; the metadata field "ids" is its "surface".
 
-The metadata hold a checksum of each array, the version of the BVH's layout, and a fingerprint of the scene's source:
-sizes, dates and places of its files, and the source code that bakes navmeshes and builds BVHs.
+The metadata hold a checksum of each array, the version of the BVH's layout, and a fingerprint of the scene's source
+(`fingerprint`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _ARRAYS = {
 }  # fmt: skip
 """Data type and row length of each array; None for one-dimensional arrays."""
 _IDS = "ids."
-"""Begin of the names of the arrays of the mesh with the ids."""
+"""Prefix of the names of arrays that belong to the mesh with the ids."""
 _SURFACE = ("material", "uv", "color", "object_id", "category", "finish", *TILE_FIELDS)
 """Optional arrays of the surface."""
 _TEXTURE = "texture_"
@@ -95,7 +95,8 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: 
 def load_prepared(path: str | Path, appearance: AppearanceConfig | bool = True) -> Scene:
     """A prepared scene, mapped into memory. MeshError where the file is damaged or of another kind.
 
-    `appearance`: False to read no surface; True, or settings, whose `ids` say whether to read a mesh of ids.
+    `appearance`: False to read no surface; True for the default settings; or settings, of which only `ids` has an
+    effect (textures have the size at which they were prepared).
     """
     path, config = Path(path), appearance_config(appearance)
     if not path.is_file():  # reading a pipe would block
@@ -118,13 +119,13 @@ def load_prepared(path: str | Path, appearance: AppearanceConfig | bool = True) 
                 raise MeshError(f"{path}: array {key!r} is damaged: its checksum differs; prepare the scene again")
         name, dropped = metadata["name"], int(metadata["dropped"])
         if dropped < 0:
-            raise ValueError(f"{dropped} triangles dropped")
+            raise ValueError(f"found {dropped} dropped triangles, expected 0 or more")
         surface = None if config is None else _surface_of(metadata["surface"], arrays)
         of_ids = {key.removeprefix(_IDS): array for key, array in arrays.items() if key.startswith(_IDS)}
         ids = _surface_of(metadata["ids"], of_ids) if has_ids else None
         x, y, z = map(float, json.loads(metadata.get("origin", "[0, 0, 0]")))
         if not np.isfinite([x, y, z]).all():
-            raise ValueError(f"origin ({x}, {y}, {z})")
+            raise ValueError(f"found origin ({x}, {y}, {z}), expected finite coordinates")
     except OSError as error:
         raise MeshError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
@@ -160,10 +161,10 @@ def _surface_arrays(surface: Surface | None) -> tuple[str, dict[str, np.ndarray]
     if surface is None:
         return "null", {}
     arrays = {name: getattr(surface, name) for name in _SURFACE if getattr(surface, name) is not None}
-    pictures: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     textures = []
     for texture in surface.textures:
-        number = pictures.setdefault(id(texture.pixels), len(pictures))
+        number = numbers.setdefault(id(texture.pixels), len(numbers))
         arrays[f"{_TEXTURE}{number}"] = texture.pixels
         textures.append([number, list(texture.wrap), texture.magnify, texture.minify])
     materials = [[list(material.color), material.texture] for material in surface.materials]
@@ -192,8 +193,8 @@ def load_source(
     """A scene from its prepared file where that is up to date, otherwise from its source files.
 
     A prepared scene whose navmesh was baked for another body than that of `settings` is not used: the source files are
-    read and a navmesh is baked. A navmesh file for another body is refused (`SceneSource.load_navmesh`). MeshError,
-    NavMeshError.
+    read and a navmesh is baked. Raises MeshError, and NavMeshError where the source has a navmesh file for another body
+    (`SceneSource.load_navmesh`).
     """
     found = made_from(source.prepared)
     if found is not None and found in (fingerprint(source), fingerprint(dataclasses.replace(source, islands="all"))):
@@ -217,7 +218,11 @@ def made_from(path: Path) -> str | None:
 
 
 def fingerprint(source: SceneSource) -> str:
-    """Hash of everything a scene is made from: sizes, dates and places of its files, and the baking source code."""
+    """Hash of everything that a scene is made from.
+
+    That is: paths, sizes and modification times of its files, their placement, rules (`two_sided`, `islands`), and the
+    source code that bakes navmeshes and defines the layout of BVHs.
+    """
     parts = [
         (part.asset, part.linear.tolist(), part.translation.tolist(), part.at_centre, part.object_id, part.category)
         for part in source.parts
@@ -241,6 +246,6 @@ def _metadata(file, path: Path) -> dict[str, str]:
 
 @functools.cache
 def _tree_version() -> str:
-    """Hash of the source code that defines the layout of BVH rows."""
+    """Hash of the source code that builds BVHs and defines their rows."""
     sources = [Path(str(module.__file__)).read_bytes() for module in (bvh, triangle)]
     return hashlib.sha256(b"".join(sources)).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Appearance of ProcTHOR houses: finishes from material names and colours, categories from asset ids.
+"""Appearance of ProcTHOR houses: materials from their names and colours, categories from asset ids.
 
 A material is a Unity name and, for paint, a colour; texture images are not part of the houses. Words in the name select
 the most similar texture of the library, and a colour. Each asset has one muted colour in all places.
@@ -43,6 +43,7 @@ _COLORS: tuple[tuple[str, Color], ...] = (
 """Words in material names, each with a colour; the first match counts."""
 _UNNAMED: Color = (0.82, 0.79, 0.74)
 _CEILING: Color = (0.95, 0.94, 0.92)
+"""Colours of walls and floors, and of ceilings, whose material gives no colour."""
 _CATEGORIES = (
     ("walldecor", "picture"), ("painting", "picture"), ("toiletpaper", "toilet_paper"), ("tvstand", "cabinet"),
     ("desklamp", "lighting"), ("floorlamp", "lighting"), ("lamp", "lighting"), ("chair", "chair"), ("sofa", "sofa"),
@@ -69,8 +70,8 @@ def category_of(asset: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words).lower() or "object"
 
 
-class Looks:
-    """The materials of one house: names for `Solids.material`, and their finishes."""
+class HouseMaterials:
+    """The materials of one house: each has a name for `Solids.material`, and a `Finish` (texture and colour)."""
 
     def __init__(self) -> None:
         self._finishes: dict[str, Finish] = {}
@@ -95,16 +96,28 @@ class Looks:
         color = hsv(rng.uniform(0.0, 1.0), rng.uniform(0.05, 0.45), rng.uniform(0.3, 0.85))
         if category_of(asset) == "plant":
             color = hsv(rng.uniform(0.22, 0.36), rng.uniform(0.3, 0.6), rng.uniform(0.35, 0.65))
-        return self._word(f"asset {asset}", Finish(color))
+        return self._added(f"asset {asset}", Finish(color))
 
     def surface(self, record: Sequence[Run | Group], vertices: np.ndarray, faces: np.ndarray) -> Surface:
-        """The surface of a house: `record` of its solids, vertices f64 [V, 3], faces i32 [F, 3]."""
+        """The surface of a house.
+
+        Args:
+            record: `Solids.record` of the house.
+            vertices: f64 [V, 3], metres.
+            faces: i32 [F, 3].
+        """
         names = sorted({group.category for group in record if isinstance(group, Group)} - {""})
         shape = vertices, faces, np.ones(len(faces), bool)
         return make_surface(RandomStream(0), self._finishes.__getitem__, record, shape, ("", *names))
 
     def _material(self, material: Any, default: Color, family: str) -> str:
-        """A material from JSON: a name, or an object with a name and, for paint, a colour; otherwise the defaults."""
+        """A material from JSON: a name, or an object with a name and, for paint, a colour. Returns its new name.
+
+        Args:
+            material: the JSON value.
+            default: colour where neither the value nor a word in its name gives one.
+            family: family of textures where no word in the name gives one.
+        """
         fields = material if isinstance(material, dict) else {"name": material}
         name, color = fields.get("name"), fields.get("color")
         name = name if isinstance(name, str) else ""
@@ -115,8 +128,9 @@ class Looks:
             tint = next((known for word, known in _COLORS if word in plain), default)
         family = next((known for word, known in _FAMILY_WORDS if word in plain), family)
         number = zlib.crc32(name.encode()) % TEXTURE_FAMILIES[family].size
-        return self._word(f"material {name} {tint} {family}", Finish(tint, FIRST[family] + number))
+        return self._added(f"material {name} {tint} {family}", Finish(tint, FIRST[family] + number))
 
-    def _word(self, word: str, finish: Finish) -> str:
-        self._finishes[word] = finish
-        return word
+    def _added(self, name: str, finish: Finish) -> str:
+        """Store a material; returns its name."""
+        self._finishes[name] = finish
+        return name

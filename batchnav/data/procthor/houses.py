@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from batchnav.data.files import is_number, read_json, read_text, short
-from batchnav.data.procthor.appearance import Looks, category_of
-from batchnav.errors import MeshError
+from batchnav.data.files import is_number, read_json, read_text
+from batchnav.data.procthor.appearance import HouseMaterials, category_of
+from batchnav.errors import MeshError, shortened
 from batchnav.procedural.solids import Solids
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh
@@ -29,7 +29,8 @@ _EPSILON = 1e-6
 _MAX_DEPTH = 20
 """Largest nesting depth of objects that lie on objects."""
 _MOST_CORNERS, _MOST_HOLES = 500, 100
-"""Largest number of corners per room and of holes per wall: time grows with the cube and the square of them."""
+"""Largest number of corners per room and of holes per wall: time grows with the cube of the first and the square of the
+second."""
 
 Sizes = Mapping[str, Sequence[float]]
 """Size in x, y, z by asset id, metres."""
@@ -53,7 +54,7 @@ def read_houses(path: str | Path) -> list[dict]:
         raise MeshError(f"{path}: does not hold JSON on every line ({error})") from error
     for i, house in enumerate(houses):
         if not isinstance(house, dict) or not {"rooms", "walls", "doors", "objects"} <= house.keys():
-            raise MeshError(f"{path}: house {i}: found {short(house)}, expected rooms, walls, doors and objects")
+            raise MeshError(f"{path}: house {i}: found {shortened(house)}, expected rooms, walls, doors and objects")
     return houses
 
 
@@ -64,7 +65,7 @@ def read_sizes(path: str | Path) -> Sizes:
         raise MeshError(f"{path}: found {type(data).__name__}, expected sizes [x, y, z] by asset id")
     for name, size in data.items():
         if not isinstance(size, list) or len(size) != 3 or not all(is_number(v) and v >= 0 for v in size):
-            raise MeshError(f"{path}: asset {name!r}: found {short(size)}, expected three sizes in metres")
+            raise MeshError(f"{path}: asset {name!r}: found {shortened(size)}, expected three sizes in metres")
     return data
 
 
@@ -73,26 +74,26 @@ def make_procthor_house(house: dict, sizes: Sizes, name: str = "house") -> tuple
 
     Raises MeshError with `name` and the part where the JSON is not a house.
     """
-    solids, looks = Solids(detail=1), Looks()
+    solids, materials = Solids(detail=1), HouseMaterials()
     try:
-        _add_walls(solids, looks, house)
+        _add_walls(solids, materials, house)
         height = max(corner["y"] for wall in house["walls"] for corner in wall["polygon"])
-        above = looks.ceiling(house)
+        ceiling = materials.ceiling(house)
         for room in house["rooms"]:
             outline = np.array([[corner["x"], corner["z"]] for corner in room["floorPolygon"]], np.float64)
-            _add_floor_and_ceiling(solids, outline, height, looks.floor(room), above)
-        unknown = _add_objects(solids, looks, house["objects"], sizes)
+            _add_floor_and_ceiling(solids, outline, height, materials.floor(room), ceiling)
+        unknown = _add_objects(solids, materials, house["objects"], sizes)
         vertices, faces = solids.arrays()
     except MeshError as error:
         raise MeshError(f"{name}: {error}") from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise MeshError(f"{name}: is not a ProcTHOR house ({type(error).__name__}: {error})") from error
     mirrored, turned = vertices * np.array([1.0, 1.0, -1.0], np.float32), faces[:, ::-1]
-    surface = looks.surface(solids.record, mirrored, turned) if len(faces) else None
+    surface = materials.surface(solids.record, mirrored, turned) if len(faces) else None
     return check_mesh(TriangleMesh(mirrored, turned, surface=surface), name), sorted(unknown)
 
 
-def _add_walls(solids: Solids, looks: Looks, house: dict) -> None:
+def _add_walls(solids: Solids, materials: HouseMaterials, house: dict) -> None:
     walls = {wall["id"]: wall for wall in house["walls"]}
     holes: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for door in house["doors"]:
@@ -107,7 +108,7 @@ def _add_walls(solids: Solids, looks: Looks, house: dict) -> None:
     for name, wall in walls.items():
         if not wall.get("empty"):  # an empty wall joins two rooms
             with solids.object("wall", "house"):
-                solids.material = looks.wall(wall)
+                solids.material = materials.wall(wall)
                 for quad in _cut(wall, holes.get(name, [])):
                     solids.add(quad, np.array([[0, 2, 1], [0, 3, 2]]))  # faces the room, which lies to the right
 
@@ -143,14 +144,22 @@ def _cut(wall: dict, holes: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[Qua
             bottom = max(bottom, high)
 
 
-def _add_floor_and_ceiling(solids: Solids, outline: np.ndarray, height: float, below: str, above: str) -> None:
-    """Add a floor of material `below` and a ceiling of material `above` over a polygon f64 [N, 2] of (x, z)."""
+def _add_floor_and_ceiling(solids: Solids, outline: np.ndarray, height: float, floor: str, ceiling: str) -> None:
+    """Add the floor and the ceiling of a room.
+
+    Args:
+        solids: receives the triangles.
+        outline: f64 [N, 2], (x, z) of the room's corners, metres.
+        height: of the ceiling, metres.
+        floor: material of the floor.
+        ceiling: material of the ceiling.
+    """
     triangles = triangulate(outline)
-    for category, word, y, faces in (
-        ("floor", below, 0.0, triangles[:, ::-1]), ("ceiling", above, height, triangles),
+    for category, material, y, faces in (
+        ("floor", floor, 0.0, triangles[:, ::-1]), ("ceiling", ceiling, height, triangles),
     ):  # fmt: skip
         with solids.object(category, "house"):
-            solids.material = word
+            solids.material = material
             solids.add(np.stack([outline[:, 0], np.full(len(outline), y), outline[:, 1]], axis=1), faces)
 
 
@@ -192,7 +201,7 @@ def _inside(points: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> 
     return (_area(a, b, points) >= 0) & (_area(b, c, points) >= 0) & (_area(c, a, points) >= 0) & ~corner
 
 
-def _add_objects(solids: Solids, looks: Looks, objects: Any, sizes: Sizes, depth: int = 0) -> set[str]:
+def _add_objects(solids: Solids, materials: HouseMaterials, objects: Any, sizes: Sizes, depth: int = 0) -> set[str]:
     """Add boxes for objects and the objects on them. Returns the ids of assets of unknown size."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"objects are nested deeper than {_MAX_DEPTH}")
@@ -211,7 +220,7 @@ def _add_objects(solids: Solids, looks: Looks, objects: Any, sizes: Sizes, depth
             cos, sin = np.cos(angle), np.sin(angle)
             turn = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
             with solids.object(category_of(asset), "house"):
-                solids.material = looks.asset(asset)
+                solids.material = materials.asset(asset)
                 solids.add(corners @ turn.T + position, faces)
-        unknown |= _add_objects(solids, looks, item.get("children", []), sizes, depth + 1)
+        unknown |= _add_objects(solids, materials, item.get("children", []), sizes, depth + 1)
     return unknown

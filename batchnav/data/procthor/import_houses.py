@@ -40,6 +40,11 @@ class Missing(NamedTuple):
 def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource], Missing]:
     """Write ProcTHOR houses as mesh files OUT/NAME_0000.ply ...
 
+    Args:
+        path: file of houses (see `read_houses`).
+        sizes: file of asset sizes (see `read_sizes`).
+        out: folder for the mesh files.
+
     Returns the scenes, and the objects of unknown size. Mesh files hold triangles only; surfaces are part of the
     returned sources, and of the prepared scenes made from them. MeshError where there is no file of sizes.
     """

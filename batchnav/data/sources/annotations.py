@@ -12,8 +12,8 @@ The annotation file lies in the folder of the mesh file, unless a stage config n
   (object, region, category); rows that begin with C are categories (category, number and name in the full list, number
   and name in mpcat40).
 
-Objects without an annotation have no category. The first and the last two keep the ids in another mesh file than the
-colours: `semantic_file` finds it.
+Objects without an annotation have no category. The ids are in another mesh file than the colours (Replica's has both);
+`semantic_file` finds it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from batchnav.data.files import read_json, read_text, short
-from batchnav.errors import MeshError
+from batchnav.data.files import read_json, read_text
+from batchnav.errors import MeshError, shortened
 from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
 from batchnav.scene.id_tiles import TileMaker, wrapped_texels
 from batchnav.scene.images import AppearanceConfig
@@ -36,16 +36,16 @@ from batchnav.types import Surface, TriangleMesh
 _HM3D_HEADER = "HM3D Semantic Annotations"
 _COLORED, _WITH_IDS = ".semantic.glb", "_semantic.ply"
 FULL_SIZE = AppearanceConfig(largest_texture=16384)
-"""Settings for reading mesh files with ids: a texture of reduced size has colours of no object."""
+"""Settings for reading mesh files with ids: large textures are not reduced, since that mixes the colours of objects."""
 _NEAR, _MOST_NEAR, _COLORS_ASKED = 4, 0.01, 2000
-"""Detection of lossy compression: largest difference per channel between an unlisted colour and a listed one; largest
-share of a scene's triangles with such colours; and number of unlisted colours that are compared, most frequent first.
+"""Detection of lossy compression: largest difference per channel at which an unlisted colour counts as near to a listed
+one; largest allowed share of triangles with near colours; number of unlisted colours compared, most frequent first.
 
-Measured with 600 colours in squares of 24 pixels: JPEG of quality 10 leaves 11% of the pixels this near to a listed
-colour, quality 30 and more 46% to 98%. The colour of unlabelled surfaces, which may cover more than the allowed share,
-is this near to one of 600 colours by chance in 3% of scenes."""
+Measured with 600 colours in squares of 24 pixels: with JPEG of quality 10, 11% of the pixels are near to a listed
+colour but unequal; with quality 30 and more, 46% to 98%. The colour of unlabelled surfaces, which may cover more than
+the allowed share, is near to one of 600 colours by chance in 3% of scenes."""
 ANNOTATIONS = (".txt", ".scn", ".house")
-"""Ends of the names of annotation files that are no lexicons of objects."""
+"""Suffixes of annotation files; other descriptors (`.json`) are lexicons of objects."""
 _NAMES = {"info_semantic.json": "class_name", ".scn": "class_"}
 """Name of the category field of an object, by the end of the file's name."""
 
@@ -72,13 +72,13 @@ def semantic_file(path: Path) -> Path | None:
 def annotation_file(path: Path) -> Path | None:
     """The annotation file of a mesh file, in the same folder; None where there is none."""
     if path.name.endswith(_COLORED):
-        beside = [path.with_suffix(".txt")]
+        candidates = [path.with_suffix(".txt")]
     elif path.suffix.lower() == ".ply":
         stem = path.stem.removesuffix("_semantic")
-        beside = [path.with_name(name) for name in ("info_semantic.json", f"{stem}.scn", f"{stem}.house")]
+        candidates = [path.with_name(name) for name in ("info_semantic.json", f"{stem}.scn", f"{stem}.house")]
     else:
-        beside = []
-    return next((file for file in beside if os.path.isfile(file)), None)
+        candidates = []
+    return next((file for file in candidates if os.path.isfile(file)), None)
 
 
 def annotate(mesh: TriangleMesh, path: Path, file: Path | None = None) -> TriangleMesh:
@@ -91,7 +91,7 @@ def annotate(mesh: TriangleMesh, path: Path, file: Path | None = None) -> Triang
         return mesh
     if file.suffix == ".txt":
         ids, names = _read_hm3d(file)
-        found = _colors_in_the_middle(surface)
+        found = _centroid_colors(surface)
         keys = np.array(sorted(ids), np.int64)
         at = np.minimum(np.searchsorted(keys, found), len(keys) - 1)
         _refuse_lossy(path, found[keys[at] != found], len(found), keys)
@@ -99,11 +99,10 @@ def annotate(mesh: TriangleMesh, path: Path, file: Path | None = None) -> Triang
         object_id = np.where(keys[at] == found, numbers[at], 0).astype(np.int32)
         surface = _with_categories(surface._replace(object_id=object_id), object_id, names)
         return mesh._replace(surface=_with_tiles(surface, keys, numbers, names, str(path)))
-    if surface.object_id is not None:
-        object_id, names = surface.object_id, _read_house(file) if file.suffix == ".house" else _read_objects(file)
-    else:
+    if surface.object_id is None:
         return mesh
-    return mesh._replace(surface=_with_categories(surface._replace(object_id=object_id), object_id, names))
+    names = _read_house(file) if file.suffix == ".house" else _read_objects(file)
+    return mesh._replace(surface=_with_categories(surface, surface.object_id, names))
 
 
 def ids_only(mesh: TriangleMesh) -> TriangleMesh:
@@ -119,14 +118,14 @@ def ids_only(mesh: TriangleMesh) -> TriangleMesh:
 def _with_tiles(
     surface: Surface, keys: np.ndarray, numbers: np.ndarray, names: Mapping[int, str], name: str
 ) -> Surface:
-    """The surface with tiles for triangles of several colours.
+    """The surface with tiles (`scene/id_tiles.py`) for triangles of several colours.
 
     Args:
         surface: surface with categories.
         keys: i64 [K], colours 0xRRGGBB of objects.
         numbers: i32 [K], object id of each colour.
         names: categories by object id.
-        name: begin of warnings.
+        name: start of warnings.
     """
     rows = {category: row for row, category in enumerate(surface.categories)}
     categories = [rows[names.get(number, "")] for number in numbers.tolist()]
@@ -157,12 +156,12 @@ def _with_categories(surface: Surface, object_id: np.ndarray, names: Mapping[int
     """The surface with a category for each triangle; `names` are categories by object id."""
     categories = ("", *sorted(set(names.values()) - {""}))
     rows = {name: row for row, name in enumerate(categories)}
-    things, places = np.unique(object_id, return_inverse=True)
-    row_of = np.array([rows[names.get(thing, "")] for thing in things.tolist()], np.int32)
-    return surface._replace(category=row_of[places.reshape(-1)], categories=categories)
+    present, inverse = np.unique(object_id, return_inverse=True)
+    row_of = np.array([rows[names.get(number, "")] for number in present.tolist()], np.int32)
+    return surface._replace(category=row_of[inverse.reshape(-1)], categories=categories)
 
 
-def _colors_in_the_middle(surface: Surface) -> np.ndarray:
+def _centroid_colors(surface: Surface) -> np.ndarray:
     """i64 [F]: stored colour 0xRRGGBB at the centroid of each triangle, without interpolation between texels."""
     shade = np.ones((len(surface.material), 3))
     if surface.color is not None:
@@ -183,7 +182,14 @@ def _colors_in_the_middle(surface: Surface) -> np.ndarray:
 
 
 def _refuse_lossy(path: Path, unlisted: np.ndarray, num_triangles: int, keys: np.ndarray) -> None:
-    """MeshError where many triangles have colours near a listed one: the texture is lossy. Far ones are unlabelled."""
+    """MeshError where many triangles have colours near a listed one, since the texture's compression is lossy then.
+
+    Args:
+        path: mesh file, for the message.
+        unlisted: i64 [U], colours 0xRRGGBB of the triangles whose colour is not in `keys`.
+        num_triangles: number of all triangles.
+        keys: i64 [K], listed colours.
+    """
     colors, counts = np.unique(unlisted, return_counts=True)
     most = np.argsort(-counts)[:_COLORS_ASKED]
     channels = [(keys >> shift & 255, colors[most] >> shift & 255) for shift in (16, 8, 0)]
@@ -203,20 +209,20 @@ def _read_hm3d(path: Path) -> tuple[dict[int, int], dict[int, str]]:
     lines = read_text(path, MeshError).splitlines()
     if not lines or _HM3D_HEADER not in lines[0]:
         raise MeshError(
-            f"{path}: found {short(lines[0] if lines else '')}, expected {_HM3D_HEADER!r} in the first line"
+            f"{path}: found {shortened(lines[0] if lines else '')}, expected {_HM3D_HEADER!r} in the first line"
         )
     ids, names = {}, {}
     for number, row in enumerate(csv.reader(lines[1:]), 2):
         if not row:
             continue
         try:
-            thing, color = int(row[0]), int(row[1], 16)
-            if not (0 <= thing < 2**31 and 0 <= color < 2**24):
+            object_id, color = int(row[0]), int(row[1], 16)
+            if not (0 <= object_id < 2**31 and 0 <= color < 2**24):
                 raise ValueError
-            ids[color], names[thing] = thing, row[2].strip()
+            ids[color], names[object_id] = object_id, row[2].strip()
         except (ValueError, IndexError) as error:
             expected = 'id,RRGGBB,"category",region'
-            raise MeshError(f"{path}: line {number}: found {short(','.join(row))}, expected {expected}") from error
+            raise MeshError(f"{path}: line {number}: found {shortened(','.join(row))}, expected {expected}") from error
     if not ids:
         raise MeshError(f"{path}: found no objects, expected at least one row")
     return ids, names
@@ -230,20 +236,22 @@ def _read_objects(path: Path) -> dict[int, str]:
     if not isinstance(rows, list) or not all(
         isinstance(row, dict) and isinstance(row.get("id"), int) and isinstance(row.get(field), str) for row in rows
     ):
-        raise MeshError(f"{path}: field 'objects': found {short(rows)}, expected objects with id and {field}")
+        raise MeshError(f"{path}: field 'objects': found {shortened(rows)}, expected objects with id and {field}")
     return {row["id"]: row[field] for row in rows}
 
 
 def _read_house(path: Path) -> dict[int, str]:
     """Matterport3D: mpcat40 names by object id."""
-    category_of, named = {}, {}
+    category_of, names = {}, {}
     for number, line in enumerate(read_text(path, MeshError).splitlines(), 1):
         words = line.split()
         try:
             if words[:1] == ["O"]:
                 category_of[int(words[1])] = int(words[3])
             elif words[:1] == ["C"]:
-                named[int(words[1])] = words[5]
+                names[int(words[1])] = words[5]
         except (ValueError, IndexError) as error:
-            raise MeshError(f"{path}: line {number}: found {short(line)}, expected an object or a category") from error
-    return {thing: named.get(category, "") for thing, category in category_of.items()}
+            raise MeshError(
+                f"{path}: line {number}: found {shortened(line)}, expected an object or a category"
+            ) from error
+    return {object_id: names.get(category, "") for object_id, category in category_of.items()}

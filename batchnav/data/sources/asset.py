@@ -1,8 +1,8 @@
 """Mesh files as parts of a scene: orientation, scale and place.
 
-Frames are habitat-sim's. An asset's `up` and `front` say which of its directions become +Y and -Z; then it is scaled,
-rotated and translated. Objects are +Y up by default; stages too, except a bare `.glb`: those of Gibson, MP3D and HM3D
-are +Z up with +Y to the front.
+Frames are habitat-sim's. An asset's `up` and `front` are the directions that become +Y and -Z; then the asset is
+scaled, rotated and translated. Objects and stages are +Y up by default; but a `.glb` stage (Gibson, MP3D, HM3D) is +Z
+up with +Y to the front.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from batchnav.data.files import is_number, short
+from batchnav.data.files import is_number
 from batchnav.data.sources.annotations import is_semantic, semantic_file
-from batchnav.errors import MeshError
+from batchnav.errors import MeshError, shortened
 from batchnav.runtime.checks import check_number
 from batchnav.scene.frames import Up, check_up, rotation_of
 from batchnav.scene.id_tiles import without_tiles
@@ -26,7 +26,7 @@ from batchnav.types import Surface, TriangleMesh
 
 Vector = tuple[float, float, float]
 _STEM = "%%CONFIG_NAME_AS_ASSET_FILENAME%%"
-"""Stands for the name of the mesh file without suffix in the fields of a stage."""
+"""Placeholder in the fields of a stage: the name of its mesh file without suffix."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def frame_of(up: Up) -> Frame | None:
 
 
 def axis_of(frame: Frame) -> str:
-    """The axis that points up in a frame, as "y" or "-z"; "" for none of the six."""
+    """The axis that points up in a frame, such as "y" or "-z"; "" where `up` is along no axis."""
     axes = [up for up in get_args(Up) if up != "auto"]
     return next((up for up in axes if rotation_of(up)[1].tolist() == list(frame.up)), "")
 
@@ -130,8 +130,8 @@ class Part(NamedTuple):
         x, y, z = (linear @ origin + 0.0).tolist()
         return TriangleMesh(points @ linear.T + self.translation, faces, mesh.num_dropped, surface, (x, y, z))
 
-    def named(self, mesh: TriangleMesh) -> TriangleMesh:
-        """The mesh with object id and category, where they are known."""
+    def labelled(self, mesh: TriangleMesh) -> TriangleMesh:
+        """The mesh with the part's object id and category on all triangles; unchanged where the id is unknown."""
         if not self.object_id:
             return mesh
         count = len(mesh.faces)
@@ -156,12 +156,12 @@ def asset_of(attributes: dict, folder: Path, where: str, is_stage: bool) -> Asse
     Args:
         attributes: fields of the config.
         folder: base of relative paths.
-        where: begin of error messages.
+        where: start of error messages.
         is_stage: True for a stage, False for an object; their default frames differ.
     """
     name = attributes.get("render_asset")
     if not isinstance(name, str) or not name or "\0" in name:
-        raise MeshError(f"{where}: field 'render_asset': found {short(name)}, expected the path of a mesh file")
+        raise MeshError(f"{where}: field 'render_asset': found {shortened(name)}, expected the path of a mesh file")
     path = folder / name
     frame = _frame(attributes, where, stage_frame(path) if is_stage else Frame())
     centre = vector(attributes, "COM", where) if "COM" in attributes else None
@@ -172,8 +172,8 @@ def asset_of(attributes: dict, folder: Path, where: str, is_stage: bool) -> Asse
 def with_ids(asset: Asset, attributes: dict, folder: Path, where: str) -> Asset:
     """A stage's asset with its mesh file of ids and its annotation file.
 
-    `semantic_asset` and `semantic_descriptor_filename` name them; else they go by name. Names of missing files are
-    ignored, as in habitat-sim.
+    The fields `semantic_asset` and `semantic_descriptor_filename` (or `house_filename`) name them; otherwise they are
+    found by the mesh file's name. Names of missing files are ignored, as in habitat-sim.
     """
     mesh = _named_file(attributes, ("semantic_asset",), asset.path, folder, where)
     semantic = semantic_file(asset.path) if mesh is None else mesh
@@ -185,13 +185,16 @@ def with_ids(asset: Asset, attributes: dict, folder: Path, where: str) -> Asset:
         frame = _frame(axes, where, asset.frame)
     if semantic == asset.path:
         return replace(asset, descriptor=descriptor)
-    return described(replace(asset, semantic=semantic, semantic_frame=frame), descriptor)
+    return with_descriptor(replace(asset, semantic=semantic, semantic_frame=frame), descriptor)
 
 
-def described(asset: Asset, descriptor: Path | None) -> Asset:
-    """The asset with an annotation file, unless that one lists colours of ids and the only mesh has other colours."""
-    paints = descriptor is not None and descriptor.suffix == ".txt"
-    if paints and asset.semantic is None and not is_semantic(asset.path):
+def with_descriptor(asset: Asset, descriptor: Path | None) -> Asset:
+    """The asset with an annotation file; unchanged for None.
+
+    A `.txt` file lists the colours that stand for ids; an asset without a mesh file of such colours is unchanged.
+    """
+    lists_colors = descriptor is not None and descriptor.suffix == ".txt"
+    if lists_colors and asset.semantic is None and not is_semantic(asset.path):
         return asset
     return replace(asset, descriptor=descriptor or asset.descriptor)
 
@@ -201,7 +204,7 @@ def _named_file(attributes: dict, keys: tuple[str, ...], mesh: Path, folder: Pat
     for key in keys:
         name = attributes.get(key, "")
         if not isinstance(name, str) or "\0" in name:
-            raise MeshError(f"{where}: field {key!r}: found {short(name)}, expected the path of a file")
+            raise MeshError(f"{where}: field {key!r}: found {shortened(name)}, expected the path of a file")
         for stem in dict.fromkeys((mesh.stem, mesh.stem.removesuffix(".basis"))):
             file = folder / name.replace(_STEM, stem)
             if name and os.path.isfile(file):
@@ -219,7 +222,9 @@ def _frame(attributes: dict, where: str, default: Frame) -> Frame:
     front = found.get("front", level[0] if level else None)
     if up is None or front is None or abs(np.dot(up, front)) > 0.999:
         expected = "directions at a right angle"
-        raise MeshError(f"{where}: fields 'up' and 'front': found {short(up)} and {short(front)}, expected {expected}")
+        raise MeshError(
+            f"{where}: fields 'up' and 'front': found {shortened(up)} and {shortened(front)}, expected {expected}"
+        )
     return Frame(up, front)
 
 
@@ -227,7 +232,7 @@ def vector(data: dict, field: str, where: str, default: tuple[float, ...] | None
     """The `length` numbers of a field, or `default` where the field is absent. MeshError for other values."""
     value = data.get(field, default)
     if not isinstance(value, (list, tuple)) or len(value) != length or not all(map(is_number, value)):
-        raise MeshError(f"{where}: field {field!r}: found {short(value)}, expected {length} finite numbers")
+        raise MeshError(f"{where}: field {field!r}: found {shortened(value)}, expected {length} finite numbers")
     return tuple(float(v) for v in value)
 
 

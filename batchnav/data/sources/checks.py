@@ -1,4 +1,4 @@
-"""Checks of meshes and navmeshes that load: units, up axis, winding, and whether a navmesh file fits its mesh."""
+"""Checks of loaded meshes and navmeshes: unit, up axis, winding, and whether a navmesh file fits its mesh."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ LARGEST, SMALLEST = 300.0, 1.0
 EDGE = 1.0
 """Distance by which a navmesh may exceed its mesh, metres: baked navmeshes have a border, and headroom above."""
 _UNITS = ((0.001, "millimetres"), (0.01, "centimetres"), (1000.0, "kilometres"))
+"""Factors to metres, with the units' names."""
 _USUAL = 2.0, 100.0
 """Range of a building's longest side for a suggestion of its unit, metres."""
 _FACING = 0.9
-"""Smallest cosine between a triangle's normal and the axis that it faces."""
+"""Smallest cosine between a triangle's normal and an axis for a triangle that faces along the axis."""
 _LEVEL = 0.98
 """Smallest cosine between a level triangle's normal and the vertical."""
 _MANY, _SAMPLES, _PER_CELL = 200_000, 2**15, 6
-"""Triangles that are looked at, points that are sampled on them, and points of one surface per cell."""
+"""About the largest number of triangles checked; points sampled on the level ones; mean number of points per cell."""
 _ROOM = 1.8
 """Smallest height between two level surfaces that counts as a room, metres."""
 _WRONG, _ENCLOSING = 2.0, 0.5
-"""Ratio of surfaces facing the wrong way to others, and share of the footprint that is enclosed, for a warning."""
+"""Ratio of surfaces that face the wrong way to others, and share of the footprint that is enclosed, above which a
+warning is given."""
 _PROBES, _REACH = 512, 3.0
-"""Points on a navmesh that are compared with the mesh, and length of their steps, metres."""
+"""Number of points on a navmesh that are compared with the mesh, and length of the step from each, metres."""
 _KNEE, _BODY = 0.5, 0.75
-"""Heights above the navmesh from which rays look down, and along a step, metres."""
+"""Heights above the navmesh of rays that look down, and of rays along a step, metres."""
 _ON_FLOOR, _THROUGH = 0.5, 0.05
 """Smallest share of points with a floor below, and largest share of steps through surfaces, for a fitting navmesh."""
 
 
 def mesh_warnings(mesh: TriangleMesh, name: str) -> Iterator[str]:
-    """Warnings about a mesh that loads: is another axis up, or does it face the wrong way?"""
-    if sideways := list(_check_up(mesh, name)):  # what faces up is not known then
+    """Warnings about the up axis and the winding of a mesh; `name` begins them."""
+    if sideways := list(_check_up(mesh, name)):  # then it is unknown which faces look up
         yield from sideways
     else:
         yield from _check_winding(mesh, name)
@@ -60,7 +62,7 @@ def unit_warning(mesh: TriangleMesh, name: str) -> str:
 
 
 def origin_warning(mesh: TriangleMesh, name: str) -> str:
-    """A note that a mesh was recentred; empty for others."""
+    """A warning that a mesh was recentred; empty for others."""
     if mesh.origin == NO_ORIGIN:
         return ""
     return (
@@ -85,7 +87,7 @@ def _check_up(mesh: TriangleMesh, name: str) -> Iterator[str]:
 
 
 def _check_winding(mesh: TriangleMesh, name: str) -> Iterator[str]:
-    """A warning where faces look the wrong way: most level area looks down, or rooms are closed from outside."""
+    """A warning where most level area faces down, or where faces enclose space but look outwards."""
     faces = mesh.faces[:: max(len(mesh.faces) // _MANY, 1)]
     corners = mesh.vertices[faces].astype(np.float64)
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -111,16 +113,18 @@ def _check_winding(mesh: TriangleMesh, name: str) -> Iterator[str]:
 
 
 def _columns(corners: np.ndarray, area: np.ndarray, is_up: np.ndarray) -> tuple[float, float, float]:
-    """Areas, square metres, seen from above: rooms, which level surfaces face; solids, from which they look away; all.
+    """Areas seen from above, square metres: of rooms, of solids, and of all level surfaces.
+
+    A room is space between two level surfaces that face each other; a solid is space that both face away from.
 
     Args:
         corners: f64 [F, 3, 3], level triangles.
         area: f64 [F], square metres.
         is_up: bool [F].
     """
-    draw = np.random.default_rng(0)
-    chosen = np.searchsorted(np.cumsum(area), draw.random(_SAMPLES) * area.sum()).clip(max=len(area) - 1)
-    points = _points_in(corners[chosen], draw)
+    rng = np.random.default_rng(0)
+    chosen = np.searchsorted(np.cumsum(area), rng.random(_SAMPLES) * area.sum()).clip(max=len(area) - 1)
+    points = _points_in(corners[chosen], rng)
     side = np.sqrt(area.sum() * _PER_CELL / _SAMPLES)
     cell = np.floor((points[:, [0, 2]] - points[:, [0, 2]].min(0)) / side).astype(np.int64)
     column = cell[:, 0] * (cell[:, 1].max() + 1) + cell[:, 1]
@@ -132,9 +136,9 @@ def _columns(corners: np.ndarray, area: np.ndarray, is_up: np.ndarray) -> tuple[
     return len(rooms) * side**2, len(solids) * side**2, len(np.unique(column)) * side**2
 
 
-def _points_in(corners: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+def _points_in(corners: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A random point f64 [N, 3] in each triangle [N, 3, 3]."""
-    u, v = draw.random((2, len(corners), 1))
+    u, v = rng.random((2, len(corners), 1))
     u, v = np.where(u + v > 1, 1 - u, u), np.where(u + v > 1, 1 - v, v)
     return corners[:, 0] + u * (corners[:, 1] - corners[:, 0]) + v * (corners[:, 2] - corners[:, 0])
 
@@ -153,8 +157,8 @@ def navmesh_outside(bounds: np.ndarray, mesh: TriangleMesh, name: str) -> str:
 def check_fit(scene: Scene, name: str) -> list[str]:
     """Warnings about a navmesh file that does not fit the scene's mesh well; `name` begins them.
 
-    Compared are bounds, the heights of random points with the floor below them, and random steps with the surfaces in
-    their way. NavMeshError where the navmesh exceeds the mesh, or has no floor below most of its points.
+    Compares the bounds, the heights of random points with the floor below them, and random steps with the surfaces that
+    they cross. NavMeshError where the navmesh exceeds the mesh, or has no floor below most of its points.
     """
     bake = "delete it, or bake another with `batchnav navmesh bake`"
     if problem := navmesh_outside(scene.navmesh.bounds, scene.mesh, name):

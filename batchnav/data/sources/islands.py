@@ -4,8 +4,8 @@ Rules, by name:
 
     all       every island
     largest   the island with the largest area
-    indoor    every island, but where a ceiling covers most of a large island: without those that no ceiling covers,
-              such as roofs and yards
+    indoor    every island; but if a ceiling covers most of a large one, without those that no ceiling covers, such as
+              roofs and yards
     NUMBER    one island, as `NavMesh.island` numbers it
 
 Episodes are sampled on islands of radius 1.5 m or more only, as in Habitat.
@@ -23,22 +23,23 @@ from batchnav.scene.scene import Scene
 
 RULES = ("all", "largest", "indoor")
 _POINTS = 64
-"""Points of an island that are looked up from."""
+"""Number of points per island from which rays look up."""
 _KNEE = 0.5
 """Height above the navmesh from which rays look up, metres."""
 _COVERED, _OPEN = 0.5, 0.1
-"""Smallest share of an island below a ceiling to be indoors, and largest share to be outdoors."""
+"""An island is indoors if a larger share of it than the first is below a ceiling, outdoors if a smaller one than the
+second."""
 
 
 def check_rule(rule: str) -> str:
-    """The rule. ArgumentError where it is no rule."""
+    """The rule itself. ArgumentError for an unknown rule."""
     if rule in RULES or (rule.isascii() and rule.isdigit()):
         return rule
     raise ArgumentError(f"islands: found {rule!r}, expected {', '.join(RULES)}, or the number of an island")
 
 
 def keep_islands(scene: Scene, rule: str) -> Scene:
-    """The scene with the islands of a rule only; the others are not walkable. ArgumentError for another rule."""
+    """The scene with the islands of a rule only; the others are not walkable. ArgumentError for an unknown rule."""
     kept = choose_islands(scene, rule)
     if len(kept) == scene.navmesh.num_islands:
         return scene
@@ -47,7 +48,7 @@ def keep_islands(scene: Scene, rule: str) -> Scene:
 
 
 def choose_islands(scene: Scene, rule: str) -> list[int]:
-    """Numbers of the islands of a rule. ArgumentError for another rule."""
+    """Numbers of the islands of a rule. ArgumentError for an unknown rule."""
     found = list_islands(scene.navmesh.data)
     if check_rule(rule) == "all" or not found:
         return [island.number for island in found]
@@ -62,7 +63,7 @@ def choose_islands(scene: Scene, rule: str) -> list[int]:
 
 
 def outdoor_islands(found: list[Island], covered: np.ndarray) -> list[int]:
-    """Numbers of the islands that `indoor` leaves out; `covered` is the result of `ceiling_above`."""
+    """Numbers of the islands that the rule `indoor` leaves out; `covered` is the result of `ceiling_above`."""
     if not any(island.is_playable and covered[island.number] > _COVERED for island in found):
         return []
     return [island.number for island in found if covered[island.number] < _OPEN]
@@ -70,15 +71,15 @@ def outdoor_islands(found: list[Island], covered: np.ndarray) -> list[int]:
 
 def ceiling_above(scene: Scene) -> np.ndarray:
     """f64 [I]: share of each island that has a surface above it."""
-    data, draw = scene.navmesh.data, np.random.default_rng(0)
+    data, rng = scene.navmesh.data, np.random.default_rng(0)
     corners, owner = surface(data)
     of_triangle, area = data.polygon_island[owner], areas(corners)
     points = []
     for island in range(len(data.island_radius)):
         mine = np.flatnonzero(of_triangle == island)
         ends = np.cumsum(area[mine])
-        chosen = corners[mine[np.searchsorted(ends, draw.random(_POINTS) * ends[-1]).clip(max=len(mine) - 1)]]
-        weights = draw.dirichlet((1.0, 1.0, 1.0), _POINTS).astype(np.float32)
+        chosen = corners[mine[np.searchsorted(ends, rng.random(_POINTS) * ends[-1]).clip(max=len(mine) - 1)]]
+        weights = rng.dirichlet((1.0, 1.0, 1.0), _POINTS).astype(np.float32)
         points.append((weights[:, :, None] * chosen).sum(1))
     if not points:
         return np.zeros(0)
@@ -94,7 +95,8 @@ def describe_islands(scene: Scene) -> tuple[str, list[str]]:
     if len(playable) < 2:
         return "", []
     covered = ceiling_above(scene)
-    outdoors = [playable_one for playable_one in playable if playable_one.number in outdoor_islands(found, covered)]
+    numbers = outdoor_islands(found, covered)
+    outdoors = [island for island in playable if island.number in numbers]
     lines = [f"{island}, ceiling above {covered[island.number]:.0%}" for island in playable]
     text = f"{scene.name}: episodes take place on {len(playable)} islands: {'; '.join(lines)}"
     warnings = [

@@ -91,13 +91,13 @@ class SceneSource:
 
         parts = [part.place(load(part.asset)) for part in self.parts]
         if appearance is not False:
-            parts = [part.named(mesh) for part, mesh in zip(self.parts, parts, strict=True)]
+            parts = [part.labelled(mesh) for part, mesh in zip(self.parts, parts, strict=True)]
             if self.surface is not None:
                 parts = [mesh._replace(surface=self.surface) for mesh in parts]
         return merge_meshes(parts, self.name)
 
     def load_semantic_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh | None:
-        """The mesh with the ids, without colours; None where the ids are those of `load_mesh`, or not asked for."""
+        """The mesh with the ids, without colours; None where it is that of `load_mesh`, or `appearance` has no ids."""
         config = appearance_config(appearance)
         if config is None or not config.ids or not any(part.asset.semantic for part in self.parts):
             return None
@@ -108,7 +108,7 @@ class SceneSource:
             return annotate(load_mesh(asset.path, appearance=read), asset.path, asset.descriptor)
 
         parts = [part._replace(asset=part.asset.of_ids) for part in self.parts]
-        placed = [ids_only(part.named(part.place(load(part.asset, not part.object_id)))) for part in parts]
+        placed = [ids_only(part.labelled(part.place(load(part.asset, not part.object_id)))) for part in parts]
         return merge_meshes(placed, self.name)
 
     def load_navmesh(self, mesh: TriangleMesh, settings: NavMeshSettings | None = None) -> NavMesh:
@@ -116,7 +116,7 @@ class SceneSource:
 
         Args:
             mesh: the scene's mesh.
-            settings: of the body; None for the file unchanged, or baking with the default settings.
+            settings: bake settings; None: the file unchanged, or the default settings.
 
         Raises NavMeshError where no navmesh can be made, or the file was baked for another body than `settings`.
         """
@@ -125,10 +125,10 @@ class SceneSource:
             if settings is not None:
                 check_baked_for(navmesh, str(self.navmesh), settings)
             return navmesh
-        return bake_cached(self.walked(mesh), self.name, settings or NavMeshSettings())
+        return bake_cached(self.mesh_to_bake(mesh), self.name, settings or NavMeshSettings())
 
-    def walked(self, mesh: TriangleMesh) -> TriangleMesh:
-        """The mesh to bake a navmesh from."""
+    def mesh_to_bake(self, mesh: TriangleMesh) -> TriangleMesh:
+        """The mesh to bake a navmesh from: the scene's mesh, with floors that look down turned up if `two_sided`."""
         return two_sided(mesh) if self.two_sided else mesh
 
     def load(self, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True) -> Scene:
@@ -209,7 +209,7 @@ def merge_meshes(meshes: Sequence[TriangleMesh], name: str) -> TriangleMesh:
 
 
 def stage_source(path: Path, name: str | None = None) -> SceneSource:
-    """A stage file of Habitat.
+    """The source of a stage file of Habitat.
 
     Its frame comes from NAME.stage_config.json and its navmesh from NAME.navmesh in the same folder. Without a config a
     `.glb` is +Z up, as in Gibson, MP3D and HM3D.
@@ -220,13 +220,16 @@ def stage_source(path: Path, name: str | None = None) -> SceneSource:
 
 
 def mesh_source(path: Path, frame: Frame | None = None) -> SceneSource:
-    """A mesh file outside of data sets: +Y up unless `frame` is given; navmesh from NAME.navmesh in the same folder."""
+    """The source of a mesh file outside of data sets, +Y up unless `frame` is given.
+
+    Its navmesh is NAME.navmesh in the same folder, if that exists.
+    """
     asset = Asset(path, frame or Frame(), semantic=semantic_file(path))
     return SceneSource(str(path), (Part(asset),), _existing(path.with_suffix(".navmesh")))
 
 
 def file_source(path: Path) -> SceneSource:
-    """A mesh file: a stage of Habitat where its path has a folder `scene_datasets`, any other mesh otherwise."""
+    """The source of a mesh file: a stage of Habitat if a folder of its path is `scene_datasets`, else any mesh file."""
     if not path.name:
         raise MeshError(f"{path}: is a folder, expected a mesh file")
     return stage_source(path) if SCENES_DIR.name in path.parts else mesh_source(path)
