@@ -32,7 +32,7 @@ ARRIVED = 0.15
 
 
 class FrontierSettings(NamedTuple):
-    """Constants of the choice of candidates."""
+    """Lengths that the choice of candidates depends on."""
 
     forward_step: np.float32
     """Step length of the body, metres."""
@@ -57,13 +57,13 @@ class Targets(NamedTuple):
 
 @device_function
 def _choose(i, nav, bodies, state, frame, points, scratch, row, targets_out):
-    """Set the nearest candidate, by path, whose cell is unvisited (-1: none), and return its distance in metres."""
+    """Set the nearest candidate, by path, whose cell is unvisited; returns its distance, metres (-1 and inf: none)."""
     position, scene, count = point_at(i, bodies.position), bodies.scene[i], _visited(i, bodies, state)
     best = np.float32(np.inf)
     targets_out.chosen[i] = np.int32(-1)
     for k in range(points.shape[1]):
         point = points[scene, k, 0], points[scene, k, 1], points[scene, k, 2]
-        if targets_out.unreachable[i, k] or squared_distance(position, point) >= best * best:
+        if targets_out.unreachable[i, k] or squared_distance(position, point) >= best * best:  # no path is shorter
             continue
         if was_visited(i, cell_of(point, frame), count, state.cells):
             continue

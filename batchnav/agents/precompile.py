@@ -1,7 +1,7 @@
 """Compile the kernels of the shortest-path follower: python -m batchnav.agents.precompile '{}'
 
 The argument is a `NavConfig` in JSON. `runtime.kernels.precompile` runs this program in another process, while
-`batchnav evaluate` plays the agents that come first.
+`batchnav evaluate` plays the agents that are listed before the follower.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class Agent(Protocol):
         ...
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
-        """Actions of all environments: i64 [N] (discrete body) or f32 [N, 2] (velocity control).
+        """Actions of all environments: i64 [N] (discrete body), or f32 [N, 2] in -1..1 (velocity control).
 
         Args:
             observations: [N, ...] by name.

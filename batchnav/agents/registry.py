@@ -26,27 +26,27 @@ from batchnav.tasks import TASKS
 EXPERT_STOP_RATIO = 0.985
 """Share of the success distance within which an expert stops.
 
-A policy that imitates the stop estimates distances with an error. In bfloat16, distances near 0.2 m are known to 2 mm
-at best, so an expert that stopped at the success distance would teach stops just outside it.
+A policy that imitates the stop estimates the distance with an error: bfloat16 resolves 1 to 2 mm near 0.2 m. From an
+expert that stops exactly at the success distance, the policy would learn to stop slightly outside it.
 """
 
 
 @dataclass(frozen=True)
 class ReferenceAgent:
-    """A reference agent: how it is made, and what it needs of its environment."""
+    """A reference agent: its constructor, and the observations and map settings that it needs."""
 
     title: str
     """Description in one line."""
     make: Callable[[NavEnv, float], Agent]
     """Makes the agent from its environment and the distance to the target at which it stops, metres."""
     observations: tuple[str, ...] = ()
-    """Names of the observations that it cannot act without."""
+    """Names of the observations that it reads."""
     sensors: tuple[str, ...] = ()
     """`NavConfig.sensors` of its environment; empty: it acts without images."""
     map: MapConfig = field(default_factory=MapConfig)
     """`NavConfig.map` of its environment."""
     knows_navmesh: bool = False
-    """True where it searches paths on the navmesh, which policies do not observe."""
+    """True where it plans on the navmesh, which policies do not observe."""
     is_expert: bool = True
     """True where a policy can imitate it."""
 
@@ -103,8 +103,9 @@ def without_images(config: NavConfig) -> NavConfig:
 
 
 def make_reference_agent(name: str, env: NavEnv) -> Agent:
-    """A reference agent for an environment that `agent_config` gives, or one with the same observations.
+    """A reference agent for an environment made with `agent_config`, or for one with the same observations.
 
+    The environment's task must list the agent in `reference_agents`.
     ArgumentError for an unknown name; ConfigError for velocity ranges that do not allow discrete actions.
     """
     return _make(name, env, env.task.target_radius)
@@ -113,7 +114,7 @@ def make_reference_agent(name: str, env: NavEnv) -> Agent:
 def make_expert(name: str, env: NavEnv) -> Agent:
     """A reference agent to imitate, which acts on the observations and bodies of the policy's environment.
 
-    It stops within `EXPERT_STOP_RATIO` of the success distance. Errors as those of `make_reference_agent`.
+    It stops within `EXPERT_STOP_RATIO` times the success distance. Errors: see `make_reference_agent`.
     """
     return _make(name, env, env.task.target_radius * EXPERT_STOP_RATIO)
 
@@ -148,10 +149,10 @@ def _make(name: str, env: NavEnv, radius: float) -> Agent:
 
 
 def _of_task(task_name: str) -> str:
-    """The experts of a task, for a message."""
+    """The experts of a task, separated by commas; '' stands for no expert."""
     return ", ".join(("''", *(name for name in TASKS[task_name].reference_agents if name in EXPERTS)))
 
 
 def _missing(needed: Collection[str], known: Collection[str]) -> str | None:
-    """The first needed observation that is not known."""
+    """The first needed observation that is not among the known ones; None if all are."""
     return next((name for name in needed if name not in known), None)

@@ -25,16 +25,16 @@ from batchnav.tasks.formulas import goal_in_agent_frame
 from batchnav.tasks.steps import bind
 
 MIN_PROGRESS = np.float32(0.25)
-"""Progress of a forward step, in steps, below which the follower compares all headings."""
+"""Progress of a forward step below which the follower compares all headings, as a share of the step length."""
 TURN_COST = np.float32(0.0125)
-"""Cost of a turn, in steps (habitat-sim's GreedyGeodesicFollower)."""
+"""Cost of a turn, in step lengths (habitat-sim's GreedyGeodesicFollower)."""
 COLLISION_COST = np.float32(0.25)
-"""Cost of a collision, in steps (habitat-sim's GreedyGeodesicFollower)."""
+"""Cost of a collision, in step lengths (habitat-sim's GreedyGeodesicFollower)."""
 
 
 @device_function
 def _try_forward(i, turns, nav, bodies, goal, body, scratch, row):
-    """A forward step after `turns` left turns: (geodesic distance to the goal after it, True where it collides)."""
+    """Outcome of a forward step after `turns` left turns: geodesic distance to the goal, True where it collides."""
     start, scene = point_at(i, bodies.position), bodies.scene[i]
     end = point_ahead(start, bodies.heading[i] + np.float32(turns) * body.turn, body.forward_step)
     reached = try_step(nav, scene, start, end, body.sliding, scratch, row)
@@ -75,7 +75,7 @@ def follow(i, nav, bodies, targets, body, radius, scratch, row, turns_out):
         targets: f32 [N, 3], metres.
         body: step length and turn angle, `sim.bodies.Body`.
         radius: stopping distance, metres.
-        scratch: memory of path searches.
+        scratch: memory of path searches, `sim.search_scratch`.
         row: row of `scratch` to use.
         turns_out: i32 [N, 2]: 1 while a sequence of turns and a step is in progress, and its remaining left turns
             (negative: right).

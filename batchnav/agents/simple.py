@@ -1,4 +1,4 @@
-"""Agents that read the goal sensor alone: forward, random and greedy. They stop within the success distance."""
+"""Forward, random and greedy agents. They read only the goal sensor, and stop within a radius of the goal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 GOAL_SENSOR = "pointgoal"
-"""Name of the observation [distance in metres, angle to the left in radians] of a goal."""
+"""Name of the observation [distance to the goal in metres, angle to the left in radians]."""
 
 
 class ForwardAgent:

@@ -16,8 +16,8 @@ class VelocityControlAgent:
 
     Args:
         agent: chooses actions i64 [N].
-        env: environment whose body takes velocity commands. ConfigError unless 0 m/s is in the body's range and the
-            ranges of left and right turns are equal.
+        env: environment whose body takes velocity commands. ConfigError unless the linear range includes 0 m/s and a
+            forward velocity, and the angular range is symmetric.
     """
 
     def __init__(self, agent: Agent, env: NavEnv):
@@ -25,9 +25,9 @@ class VelocityControlAgent:
         (low, high), (right, left) = velocity.lin_vel_range, velocity.ang_vel_range_deg
         if not (low <= 0.0 < high and right == -left):
             raise ConfigError(
-                f"body.velocity: found {low:g} to {high:g} m/s and {right:g} to {left:g} deg/s, expected ranges with "
-                "0 m/s and equal turns to both sides: reference agents stop, step and turn; change lin_vel_range or "
-                "ang_vel_range_deg"
+                f"body.velocity: found {low:g} to {high:g} m/s and {right:g} to {left:g} deg/s, expected 0 m/s and a "
+                "forward velocity in the first range and a symmetric second range, since reference agents stop, step "
+                "and turn to both sides; change lin_vel_range or ang_vel_range_deg"
             )
         # Rows in the order of the discrete actions: stop, forward, left, right.
         commands = torch.tensor([[0.0, 0.0], [high, 0.0], [0.0, left], [0.0, right]], device=env.device)

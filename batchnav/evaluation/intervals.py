@@ -32,7 +32,7 @@ class Interval(NamedTuple):
     """Lower end over episodes, treated as independent."""
     high: float
     """Upper end over episodes."""
-    count: int  # type: ignore[assignment]  # hides what tuples have by this name
+    count: int  # type: ignore[assignment]  # shadows tuple.count
     """Number of episodes."""
     scene_low: float = math.nan
     """Lower end over scenes; each scene is resampled with all its episodes."""
@@ -47,7 +47,10 @@ Summary = Mapping[str, Interval]
 
 
 def mean_interval(values: np.ndarray, possible: tuple[float, float] = (-math.inf, math.inf)) -> Interval:
-    """Mean with Student's t interval, mean +- t(0.975, n - 1) s / sqrt(n), clipped to the `possible` range."""
+    """Mean with Student's t interval, mean +- t(0.975, n - 1) s / sqrt(n), clipped to the `possible` range.
+
+    One value has no interval: its ends are NaN.
+    """
     values = np.asarray(values, np.float64)
     mean = float(values.mean())
     if len(values) < 2:
@@ -87,9 +90,9 @@ def scene_interval(values: np.ndarray, scene: np.ndarray, seed: int = 0) -> tupl
     sums, k = np.bincount(index, np.asarray(values, np.float64)), len(counts)
     if not np.isfinite(sums).all() or np.ptp(sums / counts) == 0.0:
         return math.nan, math.nan
-    drawn = np.random.default_rng(seed).multinomial(k, np.full(k, 1 / k), RESAMPLES)
+    resampled = np.random.default_rng(seed).multinomial(k, np.full(k, 1 / k), RESAMPLES)
     tail = float(ndtr(math.sqrt(k / (k - 1)) * stdtrit(k - 1, 0.5 - CONFIDENCE / 2)))
-    low, high = np.quantile((drawn @ sums) / (drawn @ counts), [tail, 1 - tail])
+    low, high = np.quantile((resampled @ sums) / (resampled @ counts), [tail, 1 - tail])
     return float(low), float(high)
 
 
@@ -103,9 +106,9 @@ def summarise(episodes: Mapping[str, np.ndarray], metrics: Iterable[Metric]) -> 
     summary = {}
     for metric in metrics:
         values = episodes[metric.name]
-        plain = proportion_interval(values) if metric.binary else mean_interval(values, (metric.low, metric.high))
+        mean = proportion_interval(values) if metric.binary else mean_interval(values, (metric.low, metric.high))
         low, high = scene_interval(values, episodes["scene"])
-        summary[metric.name] = plain._replace(scene_low=low, scene_high=high, scenes=len(np.unique(episodes["scene"])))
+        summary[metric.name] = mean._replace(scene_low=low, scene_high=high, scenes=len(np.unique(episodes["scene"])))
     return summary
 
 

@@ -64,14 +64,17 @@ def evaluate(
         env: environment to play in; it is reset with `seed`.
         num_episodes: M, at most the length of the episode table.
         seed: seed for episode sampling, where there is no table.
-        progress: called every few steps with the number of episodes that have ended.
+        progress: called every `STEPS_BETWEEN_CHECKS` steps with the number of episodes that have ended.
 
     Returns:
-        f32 [M] for each metric and each episode constant of the task, and "scene" i32 [M].
+        f32 [M] for each metric of the task and each value of `Task.episode_info`, and "scene" i32 [M].
+
+    ArgumentError where `num_episodes` is out of range.
     """
     task, n, device = env.task, env.num_envs, env.device
     if num_episodes < 1 or (task.num_fixed and num_episodes > task.num_fixed):
-        raise ArgumentError(f"num_episodes: found {num_episodes}, expected 1 to {task.num_fixed or 'any'}")
+        expected = f"1 to {task.num_fixed}" if task.num_fixed else "1 or more"
+        raise ArgumentError(f"num_episodes: found {num_episodes}, expected {expected}")
     names = (*task.metrics, *task.episode_info)
     # The last column takes the results of episodes that do not count.
     results = torch.full((len(names) + 1, num_episodes + 1), math.nan, device=device)

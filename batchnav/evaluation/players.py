@@ -26,11 +26,11 @@ class Player(Protocol):
     name: str
     """Name in tables and results."""
     config: NavConfig
-    """Environment of its recordings: the sensors whose images are shown."""
+    """Environment of its recordings: has the sensors whose images are shown."""
 
     @property
     def env_config(self) -> NavConfig:
-        """Environment that it plays in; without sensors where the agent needs none, so that nothing is rendered."""
+        """Environment of its evaluation: has no image sensors where the agent reads none, so nothing is rendered."""
         ...
 
     def make_agent(self, env: NavEnv) -> Agent:
@@ -79,9 +79,10 @@ class PolicyPlayer:
 
 @dataclasses.dataclass
 class ReferencePlayer:
-    """A reference agent by its name in `REFERENCE_AGENTS`. The task of `config` must list it.
+    """A reference agent by its name in `REFERENCE_AGENTS`. The task of `config` must list it in `reference_agents`.
 
-    An agent that needs images has its own sensors and map settings, in recordings too.
+    Sensors and map settings of `config` apply to recordings of agents that act without images. Other agents replace
+    them by their own. ArgumentError for an unknown name.
     """
 
     name: str

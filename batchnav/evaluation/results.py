@@ -70,9 +70,9 @@ def write_results(path: Path, evaluation: Evaluation, played: Played) -> None:
 
 
 def non_default_settings(config: NavConfig) -> dict[str, Any]:
-    """Settings by which rows of different agents differ: those of sensors, body, camera and task that are not default.
+    """Settings of sensors, initial scan, body, camera and task that differ from the defaults, for result rows.
 
-    Image sizes are left out, and so are sensors that are the default or none.
+    Image sizes are left out, and so is an empty list of sensors.
     """
     found: dict[str, Any] = {}
     if config.sensors not in (NavConfig.sensors, ()):

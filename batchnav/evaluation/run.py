@@ -54,8 +54,8 @@ class Evaluation:
     Args:
         path: episode file.
         device: device of scenes and environments.
-        body: body of the agents; the navmeshes of the scenes are for this body.
-        num_envs: environments at a time, at most one per episode.
+        body: body of the agents; the scenes' navmeshes must be those of this body.
+        num_envs: number of parallel environments; at most one per episode is used.
         renderer: "raycast", "opengl" or "auto", for agents with image sensors.
         scenes_dir: folder of the scenes that Habitat's episode files name.
         ranks: processes that share the episodes, each with an `Evaluation`; None: this process plays all.
@@ -109,11 +109,11 @@ class Evaluation:
         return Played(player, found, summarise(found, metrics), by_scene, mismatches, trajectories)
 
     def evenly_spaced(self, count: int) -> np.ndarray:
-        """Numbers of at most `count` episodes, evenly spaced over the file."""
+        """Indices of at most `count` episodes, evenly spaced over the file."""
         return np.unique(np.linspace(0, len(self.episodes) - 1, count).round().astype(int))
 
     def record(self, player: Player, numbers: np.ndarray) -> list[Recording]:
-        """Play the episodes with these numbers again, with the sensors of `player.config`, and record them."""
+        """Play the episodes with these indices again, with the sensors of `player.config`, and record them."""
         env = self._environment([self.episodes[i] for i in numbers], player.config)
         return record(player.make_agent(env), env)
 

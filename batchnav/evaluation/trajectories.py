@@ -20,7 +20,7 @@ from batchnav.sensors.frame import Frame, write_observations
 STEPS_ON_DEVICE = 64
 """Steps whose poses are kept on the device before they are copied to the host together."""
 POSES_AT_ONCE = 32
-"""Poses rendered at a time; few, since the last batch of a trajectory is rendered in full."""
+"""Poses rendered at a time. A small number, since the last batch of a trajectory is rendered at full size."""
 
 
 class Trajectory(NamedTuple):
@@ -44,7 +44,7 @@ class _Seeds(NamedTuple):
 
 
 class TrajectoryRecorder:
-    """An agent that passes everything to `agent` and records the pose and action of every step.
+    """An agent that acts as `agent` does and records the pose and action of every step.
 
     Args:
         agent: chooses the actions.

@@ -32,13 +32,14 @@ class RobotMapper:
     def __init__(self, names: frozenset[str], config: NavConfig):
         if not (isinstance(config.task, PointNavConfig) and config.task.gps_compass):
             raise ArgumentError(
-                f"policy: found the sensors {', '.join(sorted(names))}, expected gps_compass: true with them"
+                f"policy: found the sensors {', '.join(sorted(names))} in a task without GPS and compass, expected a "
+                "policy trained with gps_compass: true"
             )
         self._names, self._config = names, config
         self._body, self._goal = FreeBodies.at_origin(1, torch.device("cpu")), torch.zeros(1, 2)
         self._camera = MountedCamera(self._body, config.camera)
         self._intended = 0.0
-        """Intended translation of the last action, metres."""
+        """Commanded translation of the last action, metres."""
         self._mapper = Mapper(
             config.depth.max_depth, config.map, config.body, self._body, self._goal,
             max_climb=NavMeshSettings().agent_max_climb, with_ego_map=EGO_MAP in names,
@@ -52,7 +53,7 @@ class RobotMapper:
         self._intended = 0.0
 
     def observe(self, depth: torch.Tensor, goal: torch.Tensor, compass: float | None) -> dict[str, torch.Tensor]:
-        """Update the map, and return the observations [1, ...] by name.
+        """Update the map from one step's observations; returns the map observations [1, ...] by name.
 
         Args:
             depth: f32 [1, H, W], 0..1 over the range of the configuration; holes are 0.

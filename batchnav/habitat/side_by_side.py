@@ -48,12 +48,12 @@ class PlayedEpisode(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The first step at which a quantity differs."""
+    """First difference of a quantity between the simulators."""
 
     step: int
     """Step, counted from 0."""
     amount: str
-    """Size of the difference, in words."""
+    """Size of the difference with its unit, as text."""
 
 
 class Comparison(NamedTuple):
@@ -62,7 +62,7 @@ class Comparison(NamedTuple):
     batchnav: PlayedEpisode
     habitat: PlayedEpisode
     first_differences: dict[str, Difference]
-    """First differences of "position", "heading", "depth" and "action", earliest first; equal ones are absent."""
+    """First differences of "position", "heading", "depth" and "action", earliest first; equal quantities are absent."""
     largest: dict[str, float]
     """Largest difference of position (metres) and heading (radians), and mean share of different depth pixels."""
 
@@ -136,7 +136,7 @@ def play_in_habitat(sim: HabitatSim, episodes: list[Episode], agent: HabitatAgen
 def side_by_side(
     scene: Scene, episodes: list[Episode], agent: HabitatAgent, scenes_dir: Path, folder: Path
 ) -> Iterator[Comparison]:
-    """Play the episodes of one scene in both simulators, each episode in turn, and compare them.
+    """Play every episode of one scene in both simulators, and compare the two.
 
     Args:
         scene: scene of all episodes.

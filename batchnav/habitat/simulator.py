@@ -54,7 +54,7 @@ def find_stage(episode: Episode, scene: Scene, scenes_dir: Path, folder: Path) -
 
 
 class HabitatSim:
-    """PointNav with one agent in one scene of habitat-sim, with habitat-lab's definitions but without habitat-lab.
+    """PointNav with one agent in one scene of habitat-sim. Observations and metrics are those of habitat-lab.
 
     Args:
         stage: scene to load.
@@ -72,6 +72,7 @@ class HabitatSim:
         self._bake_if_needed()
 
     def _configuration(self, stage: Stage) -> Any:
+        """habitat-sim's configuration of simulator, agent, depth camera and actions."""
         api, body, camera = self._api, self.config.body, self.config.camera
         backend = api.SimulatorConfiguration()
         backend.scene_id, backend.scene_dataset_config_file = stage
@@ -150,6 +151,7 @@ class HabitatSim:
         self._sim.close()
 
     def _read_pose(self) -> None:
+        """Update position and heading from habitat-sim."""
         state = self._sim.get_agent(0).get_state()
         self.position: np.ndarray = np.array(state.position, np.float64)
         turned = state.rotation
@@ -192,6 +194,7 @@ def check_comparable(config: NavConfig) -> None:
 
 
 def _import() -> Any:
+    """The module `habitat_sim`. DeviceError where it is not installed."""
     try:
         import habitat_sim
     except ImportError as error:

@@ -246,5 +246,5 @@ def test_velocity_control_gives_the_episodes_of_discrete_actions(room):
 @pytest.mark.parametrize("velocity", [{"lin_vel_range": [0.1, 0.25]}, {"ang_vel_range_deg": [-20.0, 10.0]}])
 def test_velocity_ranges_without_discrete_actions_are_refused(room, velocity):
     env = make_env(room, [(1.0, 3.0, SOUTH, 5.0, 3.0)], control="velocity", velocity=velocity)
-    with pytest.raises(ConfigError, match=r"body\.velocity: found .* m/s and .* deg/s, expected ranges"):
+    with pytest.raises(ConfigError, match=r"body\.velocity: found .* m/s and .* deg/s, expected 0 m/s and a forward"):
         make_reference_agent("shortest_path", env)

@@ -101,7 +101,7 @@ def test_it_plans_for_the_camera_that_it_is_told_of():
 
 
 def test_what_it_cannot_map_for_is_refused():
-    with pytest.raises(ArgumentError, match="found the sensors ego_map, expected gps_compass: true with them"):
+    with pytest.raises(ArgumentError, match="found the sensors ego_map in a task without GPS and compass, expected"):
         HabitatAgent(policy(("depth", "ego_map"), task=PointNavConfig(gps_compass=False)))
     noisy = RobotMapper(BOTH, replace(NavConfig(sensors=("depth", "waypoint")), body=BodyConfig(actuation_noise=1.0)))
     with pytest.raises(ArgumentError, match="found no 'compass', expected one"):
