@@ -2,10 +2,10 @@
 
     python eval/studies/batch_size.py --out runs/batch_study
 
-Each combination is a run of train/pointnav.py in its own folder, with the configuration's values for all parameters
-except those of the options. An interrupted study continues when started again. Plots SPL on the validation episodes
-against frames and against seconds of training into --out. Option --record also writes the plot to eval/results, and
-appends each run's last value to eval/results/batch_study.jsonl.
+Each combination is a run of train/pointnav.py in its own folder. Parameters without an option here have the values of
+the configuration. An interrupted study continues when started again. The plot in --out shows SPL on the validation
+episodes against frames and against seconds of training. Option --record also writes the plot to eval/results, and
+appends each run's last SPL to eval/results/batch_study.jsonl.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from batchnav.runtime.device import resolve_device
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER_MINIBATCHES = 2
-"""Minibatches per rollout in the paper. Minibatches then grow with the number of environments, and the learning rate
-by the square-root rule."""
+"""Minibatches per rollout in the paper. Their size grows with the number of environments, and the learning rate with
+the square root of their size."""
 
 
 @dataclass(frozen=True)
@@ -36,29 +36,38 @@ class Options:
     """Combinations to compare, and their training."""
 
     out: Path = Path("runs/batch_study")
+    """Folder for the runs and the plot."""
     config: Path = ROOT / "configs" / "pointnav_depth_h200.yaml"
+    """Training configuration of all runs."""
     num_envs: tuple[int, ...] = (512, 2048, 8192)
+    """Numbers of environments."""
     optimizers: tuple[str, ...] = ("lamb", "adamw")
+    """Optimisers."""
     learning_rates: tuple[float, ...] = (1.0e-3, 2.5e-4)
     """Base rate of each optimiser."""
     minibatch_frames: tuple[int, ...] = (0, 8192)
     """Frames per minibatch; 0: two minibatches per rollout, as in the paper."""
     total_frames: int = 25_000_000
+    """Frames of each run."""
     evaluations: int = 10
     """Evaluations on the validation episodes per run, evenly spaced."""
     device: str = "auto"
+    """Device of training: cuda, cpu, or auto for a GPU if there is one."""
     seed: int = 0
+    """Seed of all runs."""
     record: bool = False
     """Append result rows to eval/results/batch_study.jsonl, and plot them in eval/results/batch_study.png."""
 
 
 class Case(NamedTuple):
-    """One run."""
+    """Parameters of one run."""
 
     optimizer: str
     learning_rate: float
+    """Base rate, before the square-root rule."""
     num_envs: int
     minibatches: int
+    """Minibatches per rollout."""
 
     @property
     def folder(self) -> str:
@@ -67,14 +76,15 @@ class Case(NamedTuple):
 
 
 def main(options: Options) -> None:
+    """Train the missing runs, plot all of them, and print or record their rows."""
     found = {}
     for case in cases(options):
         folder = options.out / case.folder
         if not is_complete(folder, options):
             subprocess.run(command(options, folder, case), cwd=ROOT, check=True)
-        found[case] = learned(folder)
+        found[case] = learning_curve(folder)
     for folder in (options.out, RESULTS) if options.record else (options.out,):
-        draw(found, folder / "batch_study.png")
+        plot(found, folder / "batch_study.png")
     device = resolve_device(options.device)
     rows = [
         row("batch_study", "spl", spl[-1], {
@@ -116,7 +126,7 @@ def command(options: Options, folder: Path, case: Case) -> list[str]:
     return [sys.executable, "train/pointnav.py", *words]
 
 
-def learned(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def learning_curve(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Frames, seconds of collecting and learning (compiling included), and SPL at each evaluation of a run."""
     rows, tests = load_metrics(folder / "metrics.jsonl")
     frames = np.array([test["frames"] for test in tests])
@@ -124,8 +134,8 @@ def learned(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return frames, np.interp(frames, [r["frames"] for r in rows], spent), np.array([t["eval"]["spl"] for t in tests])
 
 
-def draw(found: dict[Case, tuple[np.ndarray, np.ndarray, np.ndarray]], path: Path) -> None:
-    """Plot SPL against frames and seconds: a row per optimiser, a colour per number of environments."""
+def plot(found: dict[Case, tuple[np.ndarray, np.ndarray, np.ndarray]], path: Path) -> None:
+    """Plot SPL against frames and seconds: a row of panels per optimiser, a colour per number of environments."""
     optimizers = list(dict.fromkeys(case.optimizer for case in found))
     colours = {n: f"C{i}" for i, n in enumerate(dict.fromkeys(case.num_envs for case in found))}
     figure, panels = plt.subplots(

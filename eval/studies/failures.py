@@ -3,16 +3,17 @@
     python eval/studies/failures.py runs/mine/policy.safetensors --episodes assets/episodes/scan.json.gz \
         --out runs/failures
 
-Each episode has one outcome. The SPL lost (1 - SPL, mean over all episodes) is summed by outcome:
+Each episode has one outcome. The first table has the SPL lost by each outcome: the sum of 1 - SPL over its episodes,
+divided by the number of all episodes.
 
     timed out       stop was never called
-    wrong stop      stop was called away from the goal
     stuck           timed out, with collisions in more than half of the steps
-    detour          reached the goal, with a path at least 25% longer than the shortest
-    arrived         reached the goal otherwise
+    wrong stop      stop was called away from the goal
+    detour          success, with a path at least 25% longer than the shortest
+    arrived         success otherwise
 
-A second table has success and SPL for thirds of the episodes: by geodesic distance, by its ratio to the Euclidean
-distance, by collisions and, in procedural houses, by the number of rooms along the shortest path.
+The second table has success and SPL for thirds of the episodes: by geodesic distance, by its ratio to the Euclidean
+distance, by collisions per step and, in procedural houses, by the number of rooms along the shortest path.
 
 Writes results.json, and maps of the first failures with the agent's path and the shortest path.
 """
@@ -65,11 +66,13 @@ class Options:
     maps: int = 6
     """Maximum number of failures to plot."""
     device: str = "auto"
+    """Device of policy and environments: cuda, cpu, or auto for a GPU if there is one."""
     num_envs: int = 256
     """Parallel environments, at most one per episode."""
 
 
 def main(options: Options) -> None:
+    """Play all episodes, print the tables, and write results.json and the maps."""
     device = resolve_device(options.device)
     player = PolicyPlayer(options.checkpoint, device)
     appearance = needed_appearance(player.config)
@@ -89,8 +92,8 @@ def main(options: Options) -> None:
         part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     failed = np.flatnonzero(played["success"] == 0)[: options.maps]
     for number, recording in zip(failed, evaluation.record(player, failed) if len(failed) else (), strict=True):
-        picture = draw(recording, evaluation.bank.scenes[recording.scene])
-        picture.save(options.out / f"{number}_{outcome[number].replace(' ', '_')}.png")
+        image = episode_map(recording, evaluation.bank.scenes[recording.scene])
+        image.save(options.out / f"{number}_{outcome[number].replace(' ', '_')}.png")
 
 
 def outcomes(played: Mapping[str, np.ndarray], max_steps: int) -> np.ndarray:
@@ -116,7 +119,7 @@ def by_outcome(outcome: np.ndarray, spl: np.ndarray) -> dict[str, dict[str, floa
 def properties(
     episodes: list[Episode], scenes: Mapping[str, Scene], played: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Properties of the M episodes, f64 [M] each, by name."""
+    """Properties of the M episodes by title, f64 [M] each."""
     starts = np.array([e.start_position for e in episodes], np.float32)
     goals = np.array([e.goals[0].position for e in episodes], np.float32)
     distance = played["start_distance"].astype(float)
@@ -174,8 +177,8 @@ def show(name: str, found: dict) -> None:
     console.print(table)
 
 
-def draw(recording: Recording, scene: Scene) -> Image.Image:
-    """Map of an episode with the agent's path and the shortest path."""
+def episode_map(recording: Recording, scene: Scene) -> Image.Image:
+    """Top-down map of an episode with the agent's path and the shortest path."""
     plan = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]))
     shortest = scene.navmesh.shortest_path(recording.positions[0], recording.goal)
     draw_episode(plan, recording, shortest)

@@ -4,8 +4,8 @@
     python eval/studies/families.py runs/mine/policy.safetensors --episodes data/mine/val.json.gz --record
 
 Each policy plays every episode once, with sampled actions as in `eval/pointnav.py`. Prints success and SPL with 95%
-intervals over scenes for each family. Families are the bundled episode files, or those of --episodes. Option --record
-appends rows to eval/results/pointnav.jsonl.
+intervals over scenes, one table per episode file. The default files are the bundled ones, one per scene family. Option
+--record appends rows to eval/results/pointnav.jsonl.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class Options:
     """Policies and episodes of the evaluation."""
 
     checkpoints: tyro.conf.Positional[tuple[Path, ...]]
-    """Trained policies."""
+    """Files of trained policies."""
     episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in EPISODE_FAMILIES)
     """Episode files, one per family."""
     device: str = "auto"
+    """Device of policies and environments: cuda, cpu, or auto for a GPU if there is one."""
     num_envs: int = 256
     """Parallel environments, at most one per episode."""
     record: bool = False
@@ -45,6 +46,7 @@ class Options:
 
 
 def main(options: Options) -> None:
+    """Evaluate every policy on every file; print and record the results."""
     device = resolve_device(options.device)
     players = {"/".join(path.parts[-2:]): PolicyPlayer(path, device) for path in options.checkpoints}
     for path in options.episodes:

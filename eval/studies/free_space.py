@@ -1,8 +1,7 @@
-"""Grid map and path planner of the agent in `eval/studies/without_map.py`: compiled functions for one step.
+"""Grid map and path planner of the agent in `eval/studies/without_map.py`, as compiled functions.
 
-In the order of the file: explored cells and their costs; integration of depth images; fast marching from the goal
-(Sethian, "A fast marching level set method for monotonically advancing fronts", 1996) and extraction of the path; map
-update and choice of action. `set_unexplored_cost` can be called between the map update and the action.
+A step of all agents is `update_maps`, then `act_all`; `set_unexplored_cost` may be called between them. The path
+follows from fast marching (Sethian, "A fast marching level set method for monotonically advancing fronts", 1996).
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from numba import prange
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 CELL = 0.05
-"""Metres."""
+"""Side of a cell, metres."""
 KNOWN_RADIUS = 6
 """Cells around the agent that are always explored."""
 HIT_RADIUS = 2
 """Cells around a depth hit that become explored: the agent's radius."""
 TOLERANCE = 0.1
-"""Metres by which a visible floor cell may be farther than the measured depth."""
+"""Distance by which a visible floor cell may be farther than the measured depth, metres."""
 OBSTACLE_HEIGHT = 1.5
-"""Metres above the navmesh below which a hit is an obstacle: the agent's height."""
+"""Height above the navmesh below which a hit is an obstacle, metres: the agent's height."""
 BLOCKED, INFLATED, COLLISION = np.float32(1000.0), np.float32(1.5), np.float32(4.0)
-"""Cost of a metre in a blocked cell and in a cell next to one, and the cost that a collision adds. No cell is
-impassable, since a passage can be narrower than the grid resolves."""
+"""Cost per metre of a blocked cell and of a cell next to one, and the cost that a collision adds. All costs are finite,
+since a passage can be narrower than the grid resolves."""
 
 njit = numba.njit(error_model="numpy", cache=True)
 
@@ -41,7 +40,7 @@ class Maps(NamedTuple):
     explored: np.ndarray
     """bool [N, R, C]: True where the agent has seen a cell."""
     cost: np.ndarray
-    """f32 [N, R, C]: traversal cost of a metre by what the agent has seen."""
+    """f32 [N, R, C]: traversal cost per metre, from explored cells and collisions."""
     increased: np.ndarray
     """bool [N, R, C]: True where the cost increased since the last planning."""
     cost_to_go: np.ndarray
@@ -51,7 +50,7 @@ class Maps(NamedTuple):
     size: np.ndarray
     """i64 [N, 2]: rows and columns in use."""
     outdated: np.ndarray
-    """bool [N]: True where the agent has to plan again: a new map, or costs that may have decreased."""
+    """bool [N]: True where the agent has to plan again, because the map is new or a cost has decreased."""
 
 
 class MapperSettings(NamedTuple):
@@ -59,14 +58,14 @@ class MapperSettings(NamedTuple):
 
     camera_height: float
     reach: float
-    """Depth of the value 1."""
+    """Depth that an image value of 1 stands for: the sensor's range."""
     camera_headings: np.ndarray
     """f64 [V]: heading of each camera relative to the agent, to the left."""
     turn_angle: float
     stop_radius: float
     """Distance to the goal within which an agent stops."""
     unknown_cost: float
-    """Cost of a metre in unexplored cells."""
+    """Cost per metre of unexplored cells."""
 
 
 # Map of one agent.
@@ -102,7 +101,7 @@ def explore_all(i, maps):
 
 @njit
 def set_unexplored_cost(i, cost, maps):
-    """Set the cost of a metre in unexplored cells from f32 [rows, columns]; next to an obstacle at least INFLATED."""
+    """Set the costs per metre of unexplored cells, f32 [rows, columns]; next to an obstacle at least INFLATED."""
     rows, columns = maps.size[i]
     for r in range(rows):
         for c in range(columns):
@@ -159,7 +158,7 @@ def integrate_floor(i, settings, fx, fz, depth, x, z, maps):
                 explore(i, r, c, maps)
 
 
-# Path of one agent. The binary heap is written out, since Numba's lists of tuples take twice as long.
+# Path of one agent. The binary heap is two arrays, since Numba's lists of tuples take twice as long.
 
 
 @njit
@@ -202,7 +201,7 @@ def eikonal_update(r, c, cost, cost_to_go):
 
 @njit
 def march(i, agent_r, agent_c, goal_x, goal_z, maps):
-    """Fast marching: cost-to-go of the cells around the goal, to a little beyond the agent."""
+    """Compute the cost-to-go by fast marching from the goal, up to that of the agent plus 2 * KNOWN_RADIUS."""
     rows, columns = maps.size[i]
     cost, cost_to_go = maps.cost[i, :rows, :columns], maps.cost_to_go[i, :rows, :columns]
     cost_to_go[:] = np.inf
@@ -242,7 +241,7 @@ def march(i, agent_r, agent_c, goal_x, goal_z, maps):
 def extract_path(i, r, c, goal_x, goal_z, maps, path_out):
     """Write the path of steepest descent to the goal to `path_out` f64 [K, 2]; returns its number of points.
 
-    The number is 0 where the path leaves the planned cells or meets a cell whose cost increased: plan again.
+    0 means that a new plan is needed: the path leaves the planned cells or meets a cell whose cost increased.
     """
     rows, columns = maps.size[i]
     cost_to_go = maps.cost_to_go[i, :rows, :columns]
@@ -267,7 +266,7 @@ def extract_path(i, r, c, goal_x, goal_z, maps, path_out):
 
 @njit
 def is_cheap_line(i, x, z, to_x, to_z, limit, maps):
-    """Return True where no cell of a straight line costs more than `limit`; the line's first cells do not count."""
+    """Return True if no cell of a straight line costs more than `limit`; the cells next to the agent do not count."""
     length = math.hypot(to_x - x, to_z - z)
     steps = int(2.0 * length) + 1
     for k in range(min(3, steps), steps + 1):
@@ -279,14 +278,17 @@ def is_cheap_line(i, x, z, to_x, to_z, limit, maps):
 
 @njit
 def waypoint(i, x, z, goal_x, goal_z, unknown_cost, maps):
-    """Next waypoint: the farthest point of the path in a straight line from the agent. Plans again where necessary."""
+    """Next waypoint, in cells: the farthest path point that a straight line reaches at no higher cost per metre.
+
+    Plans again where necessary.
+    """
     path = np.empty((4 * (maps.size[i, 0] + maps.size[i, 1]), 2))
     count = 0 if maps.outdated[i] else extract_path(i, int(z), int(x), goal_x, goal_z, maps, path)
     if count == 0:
         march(i, int(z), int(x), goal_x, goal_z, maps)
         count = extract_path(i, int(z), int(x), goal_x, goal_z, maps, path)
     limit, limits = max(INFLATED, np.float32(unknown_cost)), np.empty(count, np.float32)
-    for k in range(count):  # a shortcut costs at most as much a metre as the unexplored cells of the path it replaces
+    for k in range(count):  # highest cost per metre among the unexplored cells of the path up to point k
         r, c = int(path[k, 1]), int(path[k, 0])
         if not maps.explored[i, r, c] and limit < maps.cost[i, r, c] < BLOCKED:
             limit = maps.cost[i, r, c]
@@ -300,9 +302,9 @@ def waypoint(i, x, z, goal_x, goal_z, unknown_cost, maps):
 
 @njit
 def choose_action(heading, dx, dz, turn_angle, previous):
-    """Action towards the direction (dx, dz): forward or a turn, but no turn that reverses the previous one.
+    """Action towards the direction (dx, dz): forward or a turn.
 
-    Alternating turns could repeat for ever.
+    A turn never reverses the previous one: left and right turns could alternate without end.
     """
     error = math.atan2(-dx, -dz) - heading
     error -= 2.0 * math.pi * math.floor(error / (2.0 * math.pi) + 0.5)
@@ -316,7 +318,7 @@ def choose_action(heading, dx, dz, turn_angle, previous):
 
 @njit
 def update_map(i, settings, depth, position, heading, fell_short, maps):
-    """Update one agent's map from its images f32 [V, H, W], its pose and its collision, if any."""
+    """Update one agent's map from its images f32 [V, H, W] and its pose; `fell_short`: its last step was blocked."""
     x, z = (position[0] - maps.origin[i, 0]) / CELL, (position[2] - maps.origin[i, 1]) / CELL
     here_r, here_c = int(z), int(x)
     for k in range(1, 4 if fell_short else 1):  # the cells in front of the agent

@@ -34,6 +34,7 @@ from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import replacing
 
 COMPARED = ("success", "spl", "steps", "collisions", "path_length", "distance_to_goal")
+"""Metrics in the table."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Options:
     scenes_dir: Path = SCENES_DIR
     """Folder that holds the scenes of Habitat's episodes."""
     count: int = 0
-    """Number of episodes to play, from the first; 0: all."""
+    """Number of episodes to play, the first ones of the file; 0: all."""
     device: str = "cpu"
     """Device of batchnav's simulator and of the policy in both simulators."""
     out: Path = Path("runs/habitat.json")
@@ -81,7 +82,7 @@ def main(options: Options) -> None:
 
 
 def line(episode: Episode, pair: Comparison) -> str:
-    """Line of output for an episode: its differences, the earliest first."""
+    """Line of output for an episode: the first difference of each quantity, earliest first."""
     found = sorted(pair.first_differences.items(), key=lambda item: item[1].step)
     differences = "; ".join(f"{name} differs from step {first.step} ({first.amount})" for name, first in found)
     return f"episode {episode.episode_id} of {episode.scene_id}: {differences or 'no difference'}"
@@ -104,7 +105,7 @@ def means(pairs: Sequence[Comparison]) -> Mapping[str, tuple[float, float]]:
 
 
 def table(pairs: Sequence[Comparison]) -> Table:
-    """Table of the means, and of the largest difference in one episode."""
+    """Table of each metric: its mean in both simulators, and its largest difference in one episode."""
     made = Table(title=f"{len(pairs)} episodes")
     for column in ("", "batchnav", "habitat-sim", "largest difference"):
         made.add_column(column, justify="right" if column else "left")

@@ -1,13 +1,14 @@
-"""Ablation of degraded scans: train agents without one kind of defect each, and evaluate them on three families.
+"""Ablation of degraded scans: train agents on scans that lack one kind of defect, and evaluate them on three families.
 
     python eval/studies/leave_out.py --out runs/leave_out
     python eval/studies/leave_out.py --out runs/leave_out_h200 --config configs/pointnav_depth_h200.yaml \
         --total-frames 25_000_000
 
-An agent trains in houses and in as many degraded scans, without holes, without missing ceilings, and so on; the scenes'
-seeds are the same for all agents. It then plays every fixed episode once, with sampled actions. Prints success and SPL
-(means over training seeds), and the difference in SPL to the first line with a 95% interval over scenes. An interrupted
-study continues when started again. A folder that holds another study is refused.
+Each agent trains in houses and in as many degraded scans. The scans of each ablation lack one kind of defect, such as
+holes or missing ceilings; the scenes' seeds are the same in all ablations. The agent then plays every fixed episode
+once, with sampled actions. Prints success and SPL (means over training seeds), and the SPL lost against the first
+ablation with a 95% interval over scenes. An interrupted study continues when started again. A folder that holds another
+study is refused.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ LEFT_OUT: dict[str, ScanDefects | None] = {
     "noise": ScanDefects(noise=0.0), "pieces": ScanDefects(pieces=0), "halls": ScanDefects(), "defects": None,
     "scans": None,
 }  # fmt: skip
-"""Defects of the scans in each ablation; None: the scenes are not degraded. Every third scan is of open-plan rooms,
-except in the ablations "halls" and "scans", where all are of houses."""
+"""Defects of the scans by ablation; None: the scenes are not degraded. Every third scan is of open-plan rooms; in the
+ablations "halls" and "scans" all are of houses."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,25 @@ class Options:
     """Ablations, training and evaluation of the study."""
 
     out: Path = Path("runs/leave_out")
+    """Folder for scans, runs and results."""
     config: Path = ROOT / "configs" / "pointnav_depth_cpu.yaml"
+    """Training configuration of all agents."""
     left_out: tuple[str, ...] = tuple(LEFT_OUT)
+    """Ablations; the others are compared with the first."""
     seeds: tuple[int, ...] = (0, 1, 2, 3)
+    """Training seeds."""
     houses: int = 48
-    """Number of training houses, with seeds from 0; as many scans have the seeds that follow."""
+    """Number of training houses n, with seeds 0 to n - 1; the n scans have seeds n to 2n - 1."""
     total_frames: int = 1_500_000
+    """Frames of training of each agent."""
     episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in FAMILIES)
+    """Episode files of the evaluation."""
     device: str = "auto"
+    """Device of training and evaluation: cuda, cpu, or auto for a GPU if there is one."""
 
 
 def main(options: Options) -> None:
+    """Make the scans, train and evaluate all agents, and print the table."""
     if unknown := [name for name in options.left_out if name not in LEFT_OUT]:
         raise ArgumentError(f"left_out: found {unknown}, expected some of {', '.join(LEFT_OUT)}")
     make_scans(options)
@@ -81,7 +90,7 @@ def main(options: Options) -> None:
 def measure(options: Options, name: str, seed: int, evaluations: list[Evaluation]) -> None:
     """Train and evaluate one agent, unless its results exist.
 
-    Raises BatchnavError if the folder holds a run with another configuration, or results of other episodes.
+    BatchnavError if the folder holds a run with another configuration, or results of other episodes.
     """
     folder, run = run_folder(options, name, seed), configured(options, name, seed)
     RunFolder(folder, run).close()  # raises for a folder with another configuration
@@ -98,16 +107,18 @@ def measure(options: Options, name: str, seed: int, evaluations: list[Evaluation
 
 
 def load_evaluations(options: Options) -> list[Evaluation]:
+    """The episode files, each loaded once for all agents."""
     body = load_config(options.config, TrainingConfig).env.body
     return [Evaluation(file, resolve_device(options.device), body) for file in options.episodes]
 
 
 def run_folder(options: Options, name: str, seed: int) -> Path:
+    """Folder of the agent of an ablation and a training seed."""
     return options.out / f"{name.replace(' ', '_')}_{seed}"
 
 
 def configured(options: Options, name: str, seed: int) -> TrainingConfig:
-    """Training configuration of one agent; it uses this process, so that imports and compilation happen once."""
+    """Training configuration of one agent. Training uses this process, so imports and compilation happen once."""
     run = load_config(options.config, TrainingConfig)
     scanned = tuple(scanned_scene(options, name, scan) for scan in scan_seeds(options))
     scenes = replace(run.scenes, houses=options.houses, first_house=0, sources=scanned)
@@ -116,11 +127,12 @@ def configured(options: Options, name: str, seed: int) -> TrainingConfig:
 
 
 def scan_seeds(options: Options) -> range:
+    """Seeds of the scans."""
     return range(options.houses, 2 * options.houses)
 
 
 def scanned_scene(options: Options, name: str, seed: int) -> str:
-    """Source of the training scene of a scan seed: the scan's file, or the original scene's id if it has no defects."""
+    """Source of the training scene of a scan seed: the scan's file, or the original scene's id without defects."""
     if LEFT_OUT[name] is None:
         return original_scene(name, seed)
     return str(options.out / "scenes" / name.replace(" ", "_") / f"scan_{seed}.scene")
@@ -132,14 +144,14 @@ def original_scene(name: str, seed: int) -> str:
 
 
 def make_scans(options: Options) -> None:
-    """Make all scans as prepared scenes, except for those that exist."""
+    """Make the prepared scenes of all scans that do not exist yet."""
     scans = [(name, seed) for name in options.left_out if LEFT_OUT[name] for seed in scan_seeds(options)]
     new = [scan for scan in scans if not Path(scanned_scene(options, *scan)).is_file()]
     list(in_parallel(functools.partial(make_scan, options), new, "scans", SCENES_PER_WORKER))
 
 
 def make_scan(options: Options, scan: tuple[str, int]) -> None:
-    """Make the file of a scan without the defects left out; with all defects it equals the scene `scan:SEED`."""
+    """Make the prepared scene of a scan with the defects of an ablation; with all of them it equals `scan:SEED`."""
     name, seed = scan
     path, defects = Path(scanned_scene(options, name, seed)), LEFT_OUT[name]
     assert defects, "no scan is made for an ablation without defects"
@@ -159,8 +171,9 @@ def results_of(options: Options, name: str, file: Path) -> tuple[np.ndarray, np.
 
 
 def show(options: Options) -> None:
+    """Print the table of all ablations and episode files."""
     table = Table("left out", "episodes", title=f"seeds {', '.join(map(str, options.seeds))}", **STYLE)
-    for title in ("success", "SPL", "each seed's", "SPL lost", "95%"):
+    for title in ("success", "SPL", "SPL by seed", "SPL lost", "95%"):
         table.add_column(title, justify="right")
     for name in options.left_out:
         for file in options.episodes:

@@ -6,14 +6,13 @@
 
 Parts:
 
-    speed     run eval/speed_train.py on one GPU and on both
-    same      compare the losses of the first updates on both GPUs with those of one process that learns from the same
-              minibatches; compare the weights of the ranks after 50 updates
-    restart   train under torchrun, kill one process (SIGKILL), and check that the run recovers; resume it on one GPU
+    speed     measure training throughput on one GPU and on both (eval/speed_train.py)
+    same      compare the losses of both GPUs with those of one process that learns from the same minibatches; compare
+              the weights of the ranks after 50 updates
+    restart   train under torchrun, kill one process (SIGKILL), check that the run recovers, and resume it on one GPU
 
-Prints one line of JSON for each result. If a part fails, the next one still runs, and the exit status is 1.
-
-Scenes are generated before measurement. The processes inherit NCCL's environment variables.
+Prints one line of JSON for each result. If a part fails, the next one still runs, and the exit status is 1. Scenes are
+generated before the measurement. The processes inherit NCCL's environment variables.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ from batchnav.runtime.distributed.ranks import Ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPARED = ("loss/loss", "loss/policy_loss", "loss/value_loss", "loss/entropy", "loss/grad_norm", "reward")
+"""Statistics of an update that part "same" compares."""
 TINY = PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, embedding_size=8)
 
 
@@ -54,8 +54,11 @@ class Options:
     """Parts to run, and their sizes."""
 
     parts: tuple[Literal["speed", "same", "restart"], ...] = ("speed", "same", "restart")
+    """Parts to run."""
     ranks: int = 2
+    """Number of GPUs, each with one process."""
     houses: int = 64
+    """Number of training houses."""
     num_envs: int = 4096
     """Environments per GPU in parts "speed" and "restart"; part "same" uses half as many."""
     minibatch_frames: int = 8192
@@ -63,12 +66,15 @@ class Options:
     size: int = 64
     """Width and height of depth images, pixels."""
     speed_updates: int = 10
+    """Number of measured updates of part "speed"."""
     losses: int = 20
-    """Updates whose losses are compared."""
+    """Number of updates whose losses are compared."""
     updates: int = 50
-    """Updates after which weights are compared."""
+    """Number of updates after which weights are compared."""
     compile: bool = True
+    """Compile the network."""
     graphs: bool = True
+    """Use CUDA graphs."""
     seconds: float = 400.0
     """Time limit of each process, seconds."""
     out: Path = Path("runs/two_gpus")
@@ -80,6 +86,7 @@ class Options:
 
 
 def main(options: Options) -> int:
+    """Run the parts; returns the exit status."""
     if options.dry_run:
         options = Options(
             parts=options.parts, houses=4, num_envs=8, minibatch_frames=64, size=16, speed_updates=1, losses=3,
@@ -104,7 +111,7 @@ def report(part: str, **found) -> None:
 
 
 def launched(program: str, ranks: int, arguments: list[str], max_restarts: int = 0) -> list[str]:
-    """Command line of a program of the checkout, in one process or in several."""
+    """Command line of a program of the checkout: one process, or `ranks` processes under torchrun."""
     start = [sys.executable]
     if ranks > 1:
         start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
@@ -113,7 +120,7 @@ def launched(program: str, ranks: int, arguments: list[str], max_restarts: int =
 
 
 def results_of(command: list[str], options: Options) -> list[dict]:
-    """Run a command and parse the lines of JSON that it prints; its other output goes to stderr."""
+    """Run a command; returns the JSON objects that it prints, one a line. Its other output goes to stderr."""
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         output, _ = process.communicate(timeout=options.seconds)
@@ -145,26 +152,29 @@ def speed(options: Options) -> None:
         kept = ("value", "p5", "p95", "per_gpu", "communication", "all_reduce", "share_of_policy_only", "gigabytes")
         report(
             "speed", ranks=ranks, **{name: whole[name] for name in kept if name in whole},
-            microseconds_per_frame=whole["microseconds_per_frame"], times_one=whole["value"] / alone,
+            microseconds_per_frame=whole["microseconds_per_frame"], speedup=whole["value"] / alone,
         )  # fmt: skip
 
 
 # Losses and weights.
 
 
-class Together(Learner):
-    """Learner of one process that uses the minibatches of several ranks: the same environments of each part."""
+class AllRanksLearner(Learner):
+    """Learner of one process with the minibatches of several ranks.
 
-    parts = 1
+    Each rank's environments are one part of this process's. A minibatch takes the same indices from every part.
+    """
+
+    num_parts = 1
 
     def _sample_minibatches(self) -> torch.Tensor:
-        size = self.config.num_envs // self.parts
+        size = self.config.num_envs // self.num_parts
         order = torch.randperm(size, generator=self.generator, device=self.device).view(self.config.minibatches, -1)
-        return torch.cat([order + part * size for part in range(self.parts)], dim=1)
+        return torch.cat([order + part * size for part in range(self.num_parts)], dim=1)
 
 
 def same(options: Options) -> None:
-    """Compare losses of one process and of several with the same environments, and weights between ranks."""
+    """Compare the losses of one process and of several in the same environments, and the weights of the ranks."""
     words = ["--worker", "--ranks", options.ranks, "--houses", options.houses, "--num-envs", options.num_envs]
     words += ["--minibatch-frames", options.minibatch_frames, "--size", options.size, "--losses", options.losses]
     words += ["--updates", options.updates, "--compile" if options.compile else "--no-compile"]
@@ -199,7 +209,10 @@ def compare_losses(options: Options) -> int:
 
 
 def make_learner(options: Options, ranks: Ranks) -> Learner:
-    """Make a learner with half the environments per rank, or all in one process; total minibatch sizes are equal."""
+    """Make this rank's learner, with num_envs / 2 environments, or one for the environments of all ranks.
+
+    The minibatches of all ranks together have the size of the single process's.
+    """
     n = options.num_envs // 2 * (1 if ranks.is_distributed else options.ranks)
     names = ranks.shard([f"house:{i}" for i in range(options.houses)])
     size = options.size
@@ -208,11 +221,11 @@ def make_learner(options: Options, ranks: Ranks) -> Learner:
     config = TINY if options.dry_run else PolicyConfig()
     policy = ActorCritic(env.single_observation_space, env.single_action_space, config)
     minibatches = max(1, options.num_envs // 2 * PPOConfig().rollout_steps // options.minibatch_frames)
-    learner = (Learner if ranks.is_distributed else Together)(
+    learner = (Learner if ranks.is_distributed else AllRanksLearner)(
         policy, env, PPOConfig(num_envs=n, minibatches=minibatches, learning_rate=1e-3), compile=options.compile,
         graphs=options.graphs, ranks=ranks,
     )  # fmt: skip
-    learner.parts = options.ranks
+    learner.num_parts = options.ranks
     return learner
 
 
@@ -245,7 +258,7 @@ def restart(options: Options) -> None:
             if process.poll() is None:
                 process.terminate()
                 process.wait(60)
-    seen = steps_of(out)
+    seen = frames_of(out)
     resumed = restarts_of(log)
     report("restart", killed_at=killed_at, saved=saved, status=status, last=seen[-1], messages=resumed)
     assert status == 0 and seen[-1] >= updates * frames, f"the run did not complete, see {log}"
@@ -254,23 +267,23 @@ def restart(options: Options) -> None:
     done = subprocess.run(
         [*more, "--allow-changes"], cwd=ROOT, capture_output=True, text=True, timeout=options.seconds
     )  # fmt: skip
-    words = [line for line in (done.stdout + done.stderr).splitlines() if "start new episodes" in line]
-    report("restart", on_one=done.returncode, last=steps_of(out)[-1], said=words)
-    assert done.returncode == 0 and words, done.stderr[-500:]
+    messages = [line for line in (done.stdout + done.stderr).splitlines() if "start new episodes" in line]
+    report("restart", on_one=done.returncode, last=frames_of(out)[-1], messages=messages)
+    assert done.returncode == 0 and messages, done.stderr[-500:]
 
 
 def kill_one(process: subprocess.Popen, out: Path, options: Options) -> tuple[int, int]:
-    """Kill torchrun's newest process after the first save; returns the frames then, and the number of rows before."""
+    """Kill torchrun's newest process once a state is saved. Returns the frames at that time, and the rows before it."""
     until = time.monotonic() + options.seconds
-    while not (out / "resume.pt").exists() or len(steps_of(out)) < 8:
+    while not (out / "resume.pt").exists() or len(frames_of(out)) < 8:
         assert process.poll() is None, f"the run ended before it was killed, see {out.with_suffix('.log')}"
         assert time.monotonic() < until, f"no state was saved within {options.seconds:g} s"
         time.sleep(0.2)
-    rows = len(steps_of(out))
+    rows = len(frames_of(out))
     started = [int(pid.name) for pid in Path("/proc").glob("[0-9]*") if parent_of(pid) == process.pid]
     victim = max(pid for pid in started if b"train/pointnav.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
     os.kill(victim, signal.SIGKILL)
-    return steps_of(out)[-1], rows
+    return frames_of(out)[-1], rows
 
 
 def parent_of(process: Path) -> int:
@@ -281,7 +294,7 @@ def parent_of(process: Path) -> int:
         return 0
 
 
-def steps_of(out: Path) -> list[int]:
+def frames_of(out: Path) -> list[int]:
     """Frames after each update in a run's metrics."""
     path = out / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
@@ -290,7 +303,7 @@ def steps_of(out: Path) -> list[int]:
 
 
 def restarts_of(log: Path) -> list[str]:
-    """Lines of a log about errors and restarts, at most 20."""
+    """The first 20 lines of a log about errors and restarts, each cut to 300 characters."""
     wanted = ("error: ", "restart", "exitcode")
     return [line[:300] for line in log.read_text(encoding="utf-8").splitlines() if any(w in line for w in wanted)][:20]
 

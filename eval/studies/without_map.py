@@ -1,4 +1,4 @@
-"""Performance of a PointNav agent that has to map its scene: success and SPL with an error-free mapper and planner.
+"""PointNav in unknown scenes: success and SPL of an agent with an error-free mapper and a planner.
 
     python eval/studies/without_map.py
     python eval/studies/without_map.py --episodes assets/episodes/scan.json.gz --sees around --out runs/without_map
@@ -9,9 +9,9 @@ are 5 cm. A cell that the depth camera sees takes its value from the navmesh, so
 plans its path to the goal by fast marching (Sethian, 1996), and plans again when it sees an obstacle on the path. It
 moves by the actions of the environment.
 
-The option `--sees map` gives the whole map from the start: the SPL lost is then due to the motion alone, and the
-difference to the other agents is due to the unknown map. `--truth-within` gives cases between the two: the agent also
-knows the cells within a distance of those that it has seen.
+With `--sees map` the agent knows the whole map from the start. The SPL that it loses is due to the motion alone; the
+difference to the other agents is due to the unknown map. `--truth-within` is between the two: the agent also knows the
+blocked cells within a distance of those that it has seen.
 
     python eval/studies/without_map.py --truth-within 2
 
@@ -59,9 +59,10 @@ from eval.studies.free_space import (
 )
 
 STOREY = 0.5
-"""Metres. Start heights that round to the same multiple share a map; it holds surfaces within 1.5 times this height."""
+"""Height of a storey in metres. Starts whose heights round to the same multiple share a map of the surfaces within 1.5
+times this height."""
 STOP_SLACK = 0.005
-"""Metres by which the agent stops inside the success distance."""
+"""The agent stops this far inside the success distance, metres."""
 CAMERAS: dict[str, dict[str, float]] = {
     "map": {}, "ahead": {"": 0.0}, "around": {"": 0.0, "left": 90.0, "back": 180.0, "right": 270.0}
 }  # fmt: skip
@@ -77,18 +78,19 @@ class Options:
     sees: Literal["ahead", "around", "map"] = "ahead"
     """"ahead": the 90 degrees ahead; "around": all directions; "map": the whole map from the start."""
     size: int = 64
-    """Pixels of the depth camera's sides."""
+    """Height and width of depth images, pixels."""
     unknown: float = 1.0
-    """Cost of a metre through unexplored cells; 1 is the cost of explored free cells."""
+    """Cost per metre of unexplored cells; that of explored free cells is 1."""
     truth_within: float | None = None
-    """Metres from explored cells within which the agent knows which unexplored cells are blocked; default: none."""
+    """Distance from explored cells within which the agent knows the blocked cells, metres; default: explored only."""
     num_envs: int = 64
-    """Environments at a time, at most one per episode."""
+    """Parallel environments, at most one per episode."""
     out: Path | None = None
-    """Folder for one file of results for each episode file; default: none is written."""
+    """Folder for the results, one file per episode file; default: none is written."""
 
 
 def main(options: Options) -> None:
+    """Evaluate the agent on every file; print and write the results."""
     player = MapPlayer(options.sees, options.size, options.unknown, options.truth_within)
     for path in options.episodes:
         evaluation = Evaluation(path, torch.device("cpu"), player.config.body, options.num_envs)
@@ -111,7 +113,7 @@ class MapPlayer:
         if not 1.0 <= unknown < BLOCKED:
             raise ArgumentError(f"unknown: found {unknown}, expected a cost of at least 1 and below {BLOCKED:g}")
         if truth_within is not None and unknown != 1.0:
-            raise ArgumentError("found both truth_within and unknown, expected one of them; leave one out")
+            raise ArgumentError(f"unknown: found {unknown} with truth_within, expected one of the two options")
         if truth_within is not None and not CAMERAS[sees]:
             raise ArgumentError(
                 f"truth_within: found {truth_within} with sees {sees}, expected sees ahead or around: "
@@ -132,7 +134,7 @@ class MapPlayer:
 
     @property
     def env_config(self) -> NavConfig:
-        """Environment of recordings of this agent."""
+        """The environment of its recordings."""
         return self.config
 
     def make_agent(self, env: NavEnv) -> MapAgent:
@@ -141,7 +143,7 @@ class MapPlayer:
 
 
 class MapAgent:
-    """Agent that maps the depth images and follows the path that it plans on its map."""
+    """Agent that maps what its depth images show and follows the path that it plans on this map."""
 
     def __init__(self, env: NavEnv, player: MapPlayer):
         self._env, self._player, n = env, player, env.num_envs
@@ -186,7 +188,10 @@ class MapAgent:
         return torch.from_numpy(self._actions)
 
     def _apply_true_costs(self, within: float, playing: np.ndarray) -> None:
-        """Set the true costs of unexplored cells near explored ones (metres), for agents that explored more cells."""
+        """Set the true costs of unexplored cells within a distance (metres) of explored ones.
+
+        Only for agents that have explored more cells since the last call.
+        """
         num_explored = np.array([np.count_nonzero(cells) for cells in self.maps.explored])
         for i in np.flatnonzero(playing & (num_explored > self._num_explored)):
             rows, columns = self.maps.size[i]
@@ -195,7 +200,7 @@ class MapAgent:
         self._num_explored = num_explored
 
     def _begin(self, i: int, scene: int, start: np.ndarray) -> None:
-        """Begin an episode in environment i: a map with no explored cells, or with all if there is no camera."""
+        """Begin an episode in environment i: no cell is explored, or all are where the agent has no camera."""
         maps, navmesh = self.maps, self._env.bank.scenes[scene].navmesh
         key = scene, int(navmesh.island(start)), round(float(start[1]) / STOREY)
         if key not in self._floors:
@@ -212,9 +217,12 @@ class MapAgent:
 
 
 def true_cost(free: np.ndarray, explored: np.ndarray, within: float) -> np.ndarray:
-    """Cost of a metre in unexplored cells, f32 [rows, columns]: true near explored cells, that of free cells elsewhere.
+    """Cost per metre of unexplored cells, f32 [rows, columns]: true near explored cells, that of free cells elsewhere.
 
-    `free`, `explored`: bool [rows, columns]; `within`: metres.
+    Args:
+        free: bool [rows, columns], True where a cell is navigable.
+        explored: bool [rows, columns].
+        within: distance from explored cells up to which costs are true, metres.
     """
     blocked = ~free & (ndimage.distance_transform_edt(~explored) * CELL <= within)
     inflated = ndimage.binary_dilation(blocked, np.ones((3, 3)))

@@ -23,7 +23,7 @@ def test_speed_of_one_and_of_two(monkeypatch, capsys):
 
     monkeypatch.setattr(two_gpus, "results_of", results_of)
     two_gpus.speed(OPTIONS)
-    assert capsys.readouterr().out.count('"times_one": 1.9') == 1
+    assert capsys.readouterr().out.count('"speedup": 1.9') == 1
     for command, ranks in zip(seen, (1, 2), strict=True):
         program = next(i for i, word in enumerate(command) if word.endswith("eval/speed_train.py"))
         assert ("--nproc-per-node=2" in command[:program]) == (ranks == 2)
@@ -34,7 +34,7 @@ def test_speed_of_one_and_of_two(monkeypatch, capsys):
 def test_one_process_learns_from_the_minibatches_of_two():
     ranks = Ranks(torch.device("cpu"))
     learner = two_gpus.make_learner(OPTIONS, ranks)
-    assert isinstance(learner, two_gpus.Together) and learner.env.num_envs == 8 and learner.parts == 2
+    assert isinstance(learner, two_gpus.AllRanksLearner) and learner.env.num_envs == 8 and learner.num_parts == 2
     rows = learner._sample_minibatches()
     assert sorted(rows.flatten().tolist()) == list(range(8))
     half = rows.shape[1] // 2

@@ -102,7 +102,7 @@ def test_invalid_options_are_refused():
             {"truth_within": 1.0, "sees": "map"},
             r"truth_within: found 1\.0 with sees map, expected sees ahead or around",
         ),
-        ({"truth_within": 1.0, "unknown": 2.0}, "found both truth_within and unknown, expected one of them"),
+        ({"truth_within": 1.0, "unknown": 2.0}, r"unknown: found 2\.0 with truth_within, expected one of the two"),
     ):
         with pytest.raises(ArgumentError, match=message):
             without_map.MapPlayer(**options)
