@@ -37,6 +37,7 @@ _PUBLIC = {
     "load_dataset": "batchnav.data.habitat.datasets",
     "load_episodes": "batchnav.data.episodes.episode_file",
     "load_policy": "batchnav.policy.weights",
+    "with_goals": "batchnav.data.objectnav.view_points",
 }
 __all__ = sorted(_PUBLIC)
 

@@ -3,6 +3,7 @@
 from batchnav.cartpole.env import CartPoleEnv as CartPoleEnv
 from batchnav.data.episodes.episode_file import load_episodes as load_episodes
 from batchnav.data.habitat.datasets import load_dataset as load_dataset
+from batchnav.data.objectnav.view_points import with_goals as with_goals
 from batchnav.data.scenes import load_scene as load_scene
 from batchnav.data.scenes import load_scenes as load_scenes
 from batchnav.envs.config import NavConfig as NavConfig

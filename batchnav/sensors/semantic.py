@@ -58,7 +58,7 @@ class _IdSensor(CameraSensor):
         """Write the ids of scenes with tiles."""
         fields = (getattr(appearance, self.field), appearance.id_patches, appearance.id_texels)
         poses = self.cameras(frame).poses[1:]
-        arrays = (view(triangle), view(self.depth(frame)), *map(view, poses), _Ids(*map(view, fields)))
+        arrays = (view(triangle), view(self.depth(frame)), *map(view, poses), Ids(*map(view, fields)))
         column = np.int32(ID_FIELDS.index(self.field))
         if out.is_cuda:
             launch(_tiled_cuda, out.numel(), *arrays, column, view(out))
@@ -78,7 +78,7 @@ class InstanceSensor(_IdSensor):
     name, field = "instance", "object_id"
 
 
-class _Ids(NamedTuple):
+class Ids(NamedTuple):
     """Fields of `Appearance` that give ids."""
 
     ids: Any
@@ -107,7 +107,7 @@ def _look_up_cuda(triangle, ids, ids_out):
 
 
 @device_function
-def _tiled_id(number, depth, ray, place, ids, column):
+def id_at(number, depth, ray, place, ids, column):
     """Id of triangle `number` at the visible point; `column` of `id_texels`."""
     if number < 0:
         return _NOTHING
@@ -145,7 +145,7 @@ def _tiled_cpu(triangle, depth, position, heading, pitch, tan_half_hfov, ids, co
         half = tan_half_hfov[i]
         for x in range(np.uint32(width)):
             ray = pixel_ray(np.int32(row), np.int32(x), axes, np.int32(height), np.int32(width), half)
-            ids_out[i, 0, row, x] = _tiled_id(triangle[i, row, x], depth[i, row, x], ray, place, ids, column)
+            ids_out[i, 0, row, x] = id_at(triangle[i, row, x], depth[i, row, x], ray, place, ids, column)
 
 
 @cuda_kernel
@@ -157,4 +157,4 @@ def _tiled_cuda(triangle, depth, position, heading, pitch, tan_half_hfov, ids, c
         row, x = rest // width, rest % width
         axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
         ray = pixel_ray(np.int32(row), np.int32(x), axes, np.int32(height), np.int32(width), tan_half_hfov[i])
-        ids_out[i, 0, row, x] = _tiled_id(triangle[i, row, x], depth[i, row, x], ray, place, ids, column)
+        ids_out[i, 0, row, x] = id_at(triangle[i, row, x], depth[i, row, x], ray, place, ids, column)

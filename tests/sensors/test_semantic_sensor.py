@@ -172,7 +172,7 @@ def test_cuda_kernel_compiles(compile_ptx):
 def test_ids_of_tiles_compile_to_ptx_without_double_precision(compile_ptx):
     floats = {n: nb.Array(nb.float32, n, "C") for n in (1, 2, 3)}
     ints = {n: nb.Array(nb.int32, n, "C") for n in (1, 2, 3, 4)}
-    ids = nb.NamedTuple((ints[1], floats[2], ints[2]), semantic._Ids)
+    ids = nb.NamedTuple((ints[1], floats[2], ints[2]), semantic.Ids)
     poses = floats[2], floats[1], floats[1], floats[1]
     ptx = compile_ptx(semantic._tiled_cuda, ints[3], floats[3], *poses, ids, nb.int32, ints[4])
     assert ".f64" not in ptx and "ld.global.v4" in ptx

@@ -43,6 +43,8 @@ FIRST_RAYS = 2 * TILE_WIDTH
 farther apart are not faster."""
 PACKET_ROWS = 4
 """Number of scratch rows of PACKET_RAYS float32, the fields of `Packet`."""
+DEPTH_ROW = 3
+"""Scratch row of `Packet.depth`."""
 _ROW, _COLUMN = (index.ravel().astype(np.float32) for index in np.indices((TILE_HEIGHT, TILE_WIDTH)))
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _MISSED = np.float32(3.4e38)
@@ -82,18 +84,28 @@ def render_tile(row, column, bvh, root, camera, rays, hits, stack, depth_out, tr
     i32 [H, W], unless that and `hits` are None.
     Scratch: `rays` f32 [PACKET_ROWS, PACKET_RAYS], `hits` i32 [PACKET_RAYS], `stack` i32 [MAX_LEVELS].
     """
-    packet = Packet(rays[0], rays[1], rays[2], rays[3])
+    trace_tile(row, column, bvh, root, camera, rays, hits, stack)
+    for r in range(min(TILE_HEIGHT, camera.height - row)):
+        for c in range(min(TILE_WIDTH, camera.width - column)):
+            k = r * TILE_WIDTH + c
+            depth = rays[DEPTH_ROW, k]
+            depth_out[row + r, column + c] = depth if depth < camera.far else _ZERO
+            if triangle_out is not None:
+                triangle_out[row + r, column + c] = hits[k]
+
+
+@inline_function
+def trace_tile(row, column, bvh, root, camera, rays, hits, stack):
+    """Find the hits of the tile whose first pixel is (row, column).
+
+    Scratch as in `render_tile`. Afterwards `rays[DEPTH_ROW]` has each pixel's planar depth (`camera.far` for nothing, 0
+    outside the image) and `hits` its triangle, row by row of the tile.
+    """
+    packet = Packet(rays[0], rays[1], rays[2], rays[DEPTH_ROW])
     _aim(row, column, camera, packet)
     if hits is not None:
         hits[:] = NOTHING
     _trace(row, column, bvh, root, camera, stack, packet, hits)
-    for r in range(min(TILE_HEIGHT, camera.height - row)):
-        for c in range(min(TILE_WIDTH, camera.width - column)):
-            k = r * TILE_WIDTH + c
-            depth = packet.depth[k]
-            depth_out[row + r, column + c] = depth if depth < camera.far else _ZERO
-            if triangle_out is not None:
-                triangle_out[row + r, column + c] = hits[k]
 
 
 @inline_function

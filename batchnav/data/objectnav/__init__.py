@@ -1,0 +1,1 @@
+"""ObjectNav data: categories, view points, episodes and their files."""

@@ -1,0 +1,136 @@
+"""View points of boxes on an open floor: closed forms for place, number, order and visibility."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from batchnav.data.objectnav.candidates import grid_around, least_rectangle, objects_of
+from batchnav.data.objectnav.rules import RULES
+from batchnav.data.objectnav.view_points import make_goals, with_goals
+from batchnav.data.scenes import find_scene
+from batchnav.errors import ArgumentError
+from batchnav.navmesh.settings import NavMeshSettings
+from tests.labelled import labelled_scene
+
+BODY = NavMeshSettings(agent_radius=0.17, agent_height=1.41)
+STEP = RULES["hm3d_v2"].view_points.step
+
+
+def goals_of(*things, rules="hm3d_v2", **options):
+    return make_goals([labelled_scene(things, settings=BODY, **options)], rules, device="cpu")[0]
+
+
+def distance_to_box(points, low, high):
+    """Horizontal distance of points to a box, metres."""
+    away = np.maximum(np.maximum(np.array(low) - points, points - np.array(high)), 0.0)
+    return np.hypot(away[:, 0], away[:, 2])
+
+
+def test_view_points_fill_the_metre_around_a_box():
+    """On an open floor: the grid's places within 1 m of the box where the body fits; the box's height has no effect."""
+    low, high = (-0.3, 0.0, -0.5), (0.3, 0.8, 0.5)
+    goals = goals_of(("chair", low, high))
+    (chair,) = goals.objects
+    assert chair.category == "chair" and chair.object_id == 2 and chair.name == "chair_2"
+    assert chair.position == (0.0, 0.4, 0.0)
+    size_x, size_z, radius = 0.6, 1.0, 0.17
+    disc = size_x * size_z + 2.0 * (size_x + size_z) + np.pi
+    body = size_x * size_z + 2.0 * radius * (size_x + size_z) + np.pi * radius**2
+    boundary = 2.0 * (size_x + size_z) * 2.0 + 2.0 * np.pi * (1.0 + radius)
+    assert abs(len(chair.iou) - (disc - body) / STEP**2) <= 0.5 * boundary / STEP
+    distance = distance_to_box(chair.view_points, low, high)
+    assert distance.max() <= 1.0 + 0.011 and distance.min() >= radius - 0.1  # snapping; voxels of the navmesh
+    taller = goals_of(("chair", low, (0.3, 1.2, 0.5)))
+    np.testing.assert_allclose(len(taller.objects[0].iou), len(chair.iou), rtol=0.01)
+
+
+def test_view_points_face_the_centre_and_are_sorted_by_coverage():
+    (chair,) = goals_of(("chair", (-0.3, 0.0, 1.5), (0.3, 0.8, 2.5))).objects
+    toward = np.array(chair.position) - chair.view_points
+    facing = np.arctan2(-toward[:, 0], -toward[:, 2])
+    np.testing.assert_allclose(chair.headings, facing, atol=1e-6)
+    assert (np.diff(chair.iou) <= 0.0).all() and (chair.iou > 0.0).all()
+    pixels = chair.iou.astype(float) * 76_800 / 3  # five decimals
+    np.testing.assert_allclose(pixels, np.round(pixels), atol=76_800 / 3 * 0.6e-5)
+    assert (chair.view_points == np.round(chair.view_points.astype(float), 5).astype(np.float32)).all()
+
+
+def test_a_wall_hides_one_side():
+    """A wall through the disc removes the places behind it, and no other."""
+    low, high = (-0.3, 0.0, -0.3), (0.3, 0.8, 0.3)
+    wall = ("wall", (-4.0, 0.0, 0.6), (4.0, 2.5, 0.65))
+    (open_,), (hidden,) = (goals_of(("chair", low, high), *walls).objects for walls in ((), (wall,)))
+    assert (open_.view_points[:, 2] > 0.8).any() and (hidden.view_points[:, 2] < 0.6).all()
+    before = {tuple(point) for point in np.round(open_.view_points[:, [0, 2]], 3).tolist() if point[1] < 0.35}
+    after = {tuple(point) for point in np.round(hidden.view_points[:, [0, 2]], 3).tolist() if point[1] < 0.35}
+    assert before == after
+
+
+def test_an_object_that_is_too_high_has_no_view_points():
+    """A candidate is lowered by at most 1.95 m, and then 0.5 m above the navmesh, 0 to 0.2 m up, is near enough."""
+    rules = dataclasses.replace(RULES["hm3d_v2"], view_points=dataclasses.replace(
+        RULES["hm3d_v2"].view_points, pitches_deg=(60.0,)))  # fmt: skip
+    for centre, number in ((2.4, 1), (2.8, 0)):
+        box = ("tv", (-0.2, centre - 0.1, -0.2), (0.2, centre + 0.1, 0.2))
+        assert len(goals_of(box, rules=rules).objects) == number
+
+
+def test_small_islands_have_no_view_points():
+    assert len(goals_of(("chair", (-0.2, 0.0, -0.2), (0.2, 0.8, 0.2)), floor=2.2).objects) == 0
+
+
+def test_both_boxes_limit_the_grid():
+    """The corners of the axis-aligned box of a turned object are farther than 1 m from its least rectangle."""
+    turned = np.array([(0.0, 1.0), (1.0, 0.0), (0.0, -1.0), (-1.0, 0.0)])
+    centre, side, half = least_rectangle(turned)
+    np.testing.assert_allclose(centre, 0.0, atol=1e-12)
+    np.testing.assert_allclose(np.abs(side), np.sqrt(0.5), atol=1e-12)
+    np.testing.assert_allclose(half, np.sqrt(0.5), atol=1e-12)
+    thing = objects_of(labelled_scene([("bed", (-1, 0, -1), (1, 1, 1))]).mesh)[1]
+    straight = grid_around(thing, 0.1, 1.0)
+    across = grid_around(thing._replace(rectangle=(centre, side, half)), 0.1, 1.0)
+    assert len(across) < len(straight)
+    assert np.abs(straight[:, [0, 2]]).max() <= 2.0 + 1e-9
+    assert np.abs(across[:, [0, 2]]).sum(1).max() <= 1.0 + np.sqrt(2.0) + 1e-6  # distance to the turned square
+
+
+@pytest.mark.parametrize("points", [[(1, 2), (1, 2)], [(0, 0), (1, 1), (2, 2)], [(0, 1), (1, 0)]])
+def test_the_least_rectangle_of_points_on_a_line(points):
+    points = np.array(points, float)
+    centre, side, half = least_rectangle(points)
+    np.testing.assert_allclose(centre, (points.min(0) + points.max(0)) / 2, atol=1e-12)
+    np.testing.assert_allclose(half, [np.linalg.norm(np.ptp(points, 0)) / 2, 0.0], atol=1e-12)
+    assert np.linalg.norm(side) == pytest.approx(1.0)
+
+
+def test_goals_of_a_house_come_from_the_cache_the_second_time(tmp_path, monkeypatch):
+    scene = find_scene("house:2")
+    monkeypatch.setattr("batchnav.data.objectnav.view_points.versioned_cache_folder", lambda *_: tmp_path)
+    (made,) = with_goals([scene], device="cpu")
+    monkeypatch.setattr("batchnav.data.objectnav.view_points._goals_of", None)
+    (again,) = with_goals([scene], device="cpu")
+    assert made.goals.rules == "hm3d_v2" and set(made.goals.categories) <= set(CATEGORIES)
+    assert len(made.goals.objects) >= 5
+    for one, other in zip(made.goals.objects, again.goals.objects, strict=True):
+        assert one[:4] == other[:4]
+        assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(one[4:], other[4:], strict=True))
+    next(tmp_path.iterdir()).write_bytes(b"damaged")
+    monkeypatch.undo()
+    monkeypatch.setattr("batchnav.data.objectnav.view_points.versioned_cache_folder", lambda *_: tmp_path)
+    assert len(with_goals([scene], device="cpu")[0].goals.objects) == len(made.goals.objects)
+
+
+CATEGORIES = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
+
+
+def test_a_scene_without_categories_has_no_goals():
+    (scene,) = with_goals([find_scene("house:2", appearance=False)], device="cpu")
+    assert scene.goals.objects == () and scene.goals.categories == ()
+
+
+def test_unknown_rules_and_labels_are_refused():
+    with pytest.raises(ArgumentError, match="rules: found 'hm3d', expected one of hm3d_v2, hssd, ovon, procthor"):
+        make_goals([], "hm3d")
+    with pytest.raises(ArgumentError, match="labels: found 'coco', expected one of hm3d, mp3d"):
+        make_goals([], labels="coco")
