@@ -27,6 +27,7 @@ import yaml
 
 from batchnav.errors import ConfigError, shortened
 from batchnav.renamed_keys import ABSORBS, FORMERLY, KINDS, current_keys, warn_of_renamed
+from batchnav.runtime.files.reading import read_regular
 
 T = TypeVar("T")
 
@@ -87,13 +88,7 @@ def read_yaml(path: Path) -> Any:
 
     ConfigError for a file that cannot be read, is too large, or is not YAML.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: is too large, expected {MAX_BYTES:,} bytes at most")
+    data = read_regular(path, ConfigError, MAX_BYTES)
     try:
         return yaml.load(data.decode("utf-8"), _Loader)
     except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:  # `!!int a` is a ValueError

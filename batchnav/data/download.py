@@ -34,6 +34,7 @@ from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, Source, file_list, is
 from batchnav.data.files import write_json_gz
 from batchnav.errors import BatchnavError
 from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files.reading import open_regular, read_text
 
 TIMEOUT = 60.0
 """Seconds without data after which a connection counts as lost."""
@@ -48,6 +49,8 @@ _EXTENDED = (
     tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
 )  # fmt: skip
 _BLOCK = 2**20
+_MAX_TAG = 2**16
+"""Largest size of the files with a checksum or an entity tag, bytes."""
 _WHOLE_SIZE = re.compile(r"/([0-9]{1,18})$")
 _NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 
@@ -116,7 +119,7 @@ def _fetch(uid: str, source: Source, data: Path, login: Login, progress: Progres
     archive = data / "versioned_data" / ".downloads" / PurePosixPath(urllib.parse.urlparse(source.url).path).name
     digest = fetch_file(source.url, archive, login.header(source.url), progress, uid)
     known = archive.with_name(f"{archive.name}.sha256")
-    expected = source.sha256 or (known.read_text().strip() if known.is_file() else "")
+    expected = source.sha256 or (read_text(known, DownloadError, _MAX_TAG).strip() if known.is_file() else "")
     if expected and digest != expected:
         archive.unlink()
         known.unlink(missing_ok=True)
@@ -229,7 +232,7 @@ def fetch_file(url: str, path: Path, authorization: str, progress: Progress, tit
 
 def _hash(path: Path, digest) -> str:
     """Checksum of a file."""
-    with open(path, "rb") as file:
+    with open_regular(path, DownloadError) as file:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
@@ -241,8 +244,8 @@ def _append(url: str, part: Path, authorization: str, progress: Progress, task) 
     begin = part.stat().st_size if part.is_file() and tag.is_file() else 0
     # The tag identifies the version of the first bytes; for another version the server sends all bytes.
     headers = {"Range": f"bytes={begin}-"} if begin else {}
-    if begin and tag.read_text():
-        headers["If-Range"] = tag.read_text()
+    if begin and (version := read_text(tag, DownloadError, _MAX_TAG)):
+        headers["If-Range"] = version
     try:
         answer = _open(url, authorization, headers)
     except urllib.error.HTTPError as error:

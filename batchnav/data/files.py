@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.files.atomic import read_regular, replacing
+from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files.reading import read_regular
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 4096

@@ -13,8 +13,10 @@ from batchnav.agents.protocol import Agent
 from batchnav.agents.registry import agent_config, agent_name, make_reference_agent, reference_agent
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
+from batchnav.errors import CheckpointError
 from batchnav.policy.weights import load_policy
 from batchnav.runtime.files.bundled import WEIGHTS
+from batchnav.runtime.files.reading import read_regular
 
 HASH_DIGITS = 16
 """Hex digits kept of a policy file's SHA-256."""
@@ -62,7 +64,7 @@ class PolicyPlayer:
     @property
     def sha256(self) -> str:
         """First `HASH_DIGITS` hex digits of the policy file's SHA-256."""
-        return hashlib.sha256(self.checkpoint.read_bytes()).hexdigest()[:HASH_DIGITS]
+        return hashlib.sha256(read_regular(self.checkpoint, CheckpointError)).hexdigest()[:HASH_DIGITS]
 
     def make_agent(self, env: NavEnv) -> Agent:
         """The player itself, which acts in any environment with the policy's observations."""

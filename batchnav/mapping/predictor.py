@@ -9,14 +9,13 @@ of the resulting paths.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from pathlib import Path
 from typing import Any, Protocol
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -24,8 +23,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from batchnav.errors import CheckpointError
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.state import PREDICTION_INTERVAL, SIDE, MapLayers, MapState
-from batchnav.runtime.files.atomic import read_regular, replacing, safetensors_bytes
+from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.runtime.files.bundled import check_bundled, find_anticipation
+from batchnav.runtime.files.reading import open_tensors, tensor_errors
 
 WINDOW = 128
 """Cells along a side of the predicted window around the agent: 25.6 m at the finest resolution."""
@@ -38,6 +38,8 @@ _MIN_CAPACITY = 256
 """CUDA: smallest number of predictions per step, if there are that many agents."""
 _BATCH = 64
 """CPU: maps per forward pass."""
+_DTYPES = (torch.float32, torch.bfloat16)
+"""Types of weights in a file; the network has float32."""
 _PLANES, _SPOT = 6, 2.0
 """Number of input planes: free, blocked, unknown, and Gaussians at goal, start and agent; and the standard deviation of
 the Gaussians, cells."""
@@ -178,10 +180,9 @@ class OccupancyPredictor:
     """
 
     def __init__(self, weights: str, n: int, device: torch.device, turn: float):
-        model = load_occupancy(weights).eval()
-        model.down, model.up = (nn.ModuleList(map(_fused, parts)) for parts in (model.down, model.up))
+        model = folded(load_occupancy(weights))
         self._dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        placed: Any = model.requires_grad_(False).to(device, self._dtype)
+        placed: Any = model.to(device, self._dtype)
         self._model = placed.to(memory_format=torch.channels_last)
         self._capacity, self._costs, self._turn = _capacity(n), self._predicted_costs, turn
         if device.type == "cuda" and self._capacity > _MIN_CAPACITY:  # compiling takes 30 s, which pays for thousands
@@ -255,17 +256,30 @@ def load_occupancy(weights: str | Path) -> OccupancyNet:
     check_bundled(path, CheckpointError)
     expected = "expected weights that `batchnav train anticipation` wrote"
     try:
-        found = safetensors.torch.load(read_regular(path, CheckpointError))
-    except (SafetensorError, KeyError, ValueError) as error:
+        with open_tensors(path, CheckpointError) as file:
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except tensor_errors() as error:
         raise CheckpointError(f"{path}: found no weights ({error}), {expected}") from error
     wanted = model.state_dict()
     if other := found.keys() ^ wanted.keys():
         raise CheckpointError(f"{path}: found an unknown or missing tensor {min(other)!r}, {expected}")
     for name, value in wanted.items():
         given = found[name]
-        if given.shape != value.shape or given.is_floating_point() != value.is_floating_point():
+        dtypes = _DTYPES if value.is_floating_point() else (value.dtype,)
+        if given.shape != value.shape or given.dtype not in dtypes:
             raise CheckpointError(f"{path}: {name}: found {given.dtype} {list(given.shape)}, {expected}")
         if not given.isfinite().all():
             raise CheckpointError(f"{path}: {name}: found values that are not finite, {expected}")
+        if name.endswith("running_var") and (given < 0).any():
+            raise CheckpointError(f"{path}: {name}: found a negative variance, {expected}")
     model.load_state_dict(found)
+    if not all(value.isfinite().all() for value in folded(model).state_dict().values()):
+        raise CheckpointError(f"{path}: found weights that are too large for float32 with their norms, {expected}")
+    return model
+
+
+def folded(model: OccupancyNet) -> OccupancyNet:
+    """The network for inference: batch normalisation is folded into the convolutions."""
+    model = copy.deepcopy(model).eval().requires_grad_(False)
+    model.down, model.up = (nn.ModuleList(map(_fused, parts)) for parts in (model.down, model.up))
     return model

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import torch
 from gymnasium import spaces
 from torch.overrides import TorchFunctionMode
@@ -26,6 +25,7 @@ from batchnav.renamed import SENSORS, current
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.runtime.files.bundled import check_bundled, find_policy
+from batchnav.runtime.files.reading import open_tensors, tensor_errors
 
 FORMAT, FORMER_FORMAT = "batchnav policy 2", "batchnav policy 1"
 """Names of the file formats: FORMAT is written, both are read. FORMER_FORMAT has former names of observations."""
@@ -232,9 +232,9 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """Tensors and metadata of a file. CheckpointError where it cannot be read or differs from the manifest."""
     check_bundled(path, CheckpointError)
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
+        with open_tensors(path, CheckpointError) as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (safetensors.SafetensorError, OSError, ValueError) as error:
+    except tensor_errors() as error:
         raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from error
 
 

@@ -27,6 +27,8 @@ WIDTH, HEIGHT = 360, 200
 """Size of a chart in SVG units, about the pixels of a phone."""
 LEFT, RIGHT, TOP, BOTTOM = 46, 352, 8, 180
 """Edges of the plot area, SVG units."""
+_MIN_RANGE = 1e-300
+"""Smallest range of an axis; smaller numbers have no power of ten to divide the range by."""
 TICKS = 5
 """Maximum number of intervals on an axis, so that labels of six characters fit."""
 MAX_POINTS = 400
@@ -131,7 +133,7 @@ def short(value: float) -> str:
 
 def _ticks(low: float, high: float) -> list[float]:
     """Evenly spaced round values within a range, at most TICKS + 1 of them."""
-    if high - low <= 1e-9 * max(abs(low), abs(high)):
+    if high - low <= max(1e-9 * max(abs(low), abs(high)), _MIN_RANGE):
         low, high = low - max(abs(low), 1.0) / 2, high + max(abs(high), 1.0) / 2
     least = (high - low) / TICKS
     power = 10.0 ** math.floor(math.log10(least))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +23,11 @@ from batchnav.report.page import as_yaml, command, now, render
 from batchnav.report.results import commit, versions
 from batchnav.runtime.device import machine
 from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files.reading import read_text
 from batchnav.tasks import TASKS
 from batchnav.types import Metric
+
+log = logging.getLogger(__name__)
 
 MAX_LISTED = 500
 """Maximum number of episodes listed on the page; results.json has all."""
@@ -186,7 +190,7 @@ def _configurations(agents: Mapping[str, Played]) -> dict[str, str]:
             found[f"environment of {name}"] = text
         trained = _file_of_run(each.player, "config.yaml")
         if trained is not None:
-            found[f"training of {name}"] = trained.read_text(encoding="utf-8")
+            found[f"training of {name}"] = read_text(trained, BatchnavError)
     return found
 
 
@@ -196,7 +200,12 @@ def _charts(agents: Mapping[str, Played], metrics: Sequence[Metric]) -> list[Cha
     for name, each in agents.items():
         path = _file_of_run(each.player, "metrics.jsonl")
         any_run |= path is not None
-        runs[name] = Rows(*load_metrics(path)) if path is not None else Rows([], [])
+        runs[name] = Rows([], [])
+        if path is not None:
+            try:
+                runs[name] = Rows(*load_metrics(path))
+            except BatchnavError as error:  # the evaluation is worth its page without this curve
+                log.warning("%s; its learning curves are left out", error)
     own = {m.name: (m.low, m.high) for m in metrics if m.headline}
     return charts(runs, own) if any_run else []
 

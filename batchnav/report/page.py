@@ -18,6 +18,7 @@ import yaml
 from batchnav.config import to_dict
 from batchnav.errors import CheckpointError
 from batchnav.report.charts import COLOURS, LEARNING, Rows, charts
+from batchnav.report.metrics import is_plottable
 from batchnav.report.results import commit
 from batchnav.runtime.files.atomic import replacing
 
@@ -104,7 +105,8 @@ class RunPage:
 
     def _left(self, done: int, total: int) -> float:
         """Estimated remaining time in minutes, from the last 20 updates."""
-        last = [row["frames_per_second"] for row in self.rows.training[-20:] if row.get("frames_per_second")]
+        speeds = [row.get("frames_per_second") for row in self.rows.training[-20:]]
+        last = [speed for speed in speeds if is_plottable(speed) and speed > 0]
         return (total - done) * len(last) / sum(last) / 60.0 if last else 0.0
 
     def _of_charts(self, row: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from batchnav.errors import BatchnavError
 from batchnav.runtime.device import machine
+from batchnav.runtime.files.reading import read_text
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = (ROOT if (ROOT / "pyproject.toml").is_file() else Path()) / "eval" / "results"
@@ -72,7 +74,7 @@ def rows_of(name: str) -> list[dict]:
     (RENAMED) and the default of those that they lack (LATER).
     """
     path, newest = RESULTS / f"{name}.jsonl", {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in read_text(path, BatchnavError).splitlines() if path.exists() else []:
         found = json.loads(line)
         renamed = RENAMED.get(name, {})
         found["params"] = LATER.get(name, {}) | {renamed.get(key, key): value for key, value in found["params"].items()}

@@ -15,7 +15,8 @@ import numpy as np
 
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
-from batchnav.runtime.files.atomic import as_path, read_regular, replacing
+from batchnav.runtime.files.atomic import as_path, replacing
+from batchnav.runtime.files.reading import read_regular
 from batchnav.scene.formats import not_read, point_cloud
 from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf

@@ -16,6 +16,7 @@ import torch
 from numba import prange
 
 from batchnav.errors import ConfigError
+from batchnav.runtime.files.reading import read_array
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
@@ -66,12 +67,12 @@ def load_table(path: str | Path) -> np.ndarray:
     Returns f32 [80, 80, 5]. ConfigError for an unreadable or invalid file.
     """
     try:
-        table = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ConfigError(f"redwood_table: {path} cannot be read as a .npy file ({error})") from error
+        table = read_array(path, ConfigError)
+    except ConfigError as error:
+        raise ConfigError(f"redwood_table: {error}") from error
     shapes = (CELLS, CELLS * LAYERS), (CELLS, CELLS, LAYERS)
-    if not isinstance(table, np.ndarray) or table.shape not in shapes or not np.issubdtype(table.dtype, np.floating):
-        found = f"{table.dtype} {list(table.shape)}" if isinstance(table, np.ndarray) else type(table).__name__
+    if table.shape not in shapes or not np.issubdtype(table.dtype, np.floating):
+        found = f"{table.dtype} {list(table.shape)}"
         raise ConfigError(f"redwood_table: {path}: found {found}, expected floats [80, 400] or [80, 80, 5]")
     good = (table >= 0.0) & (table <= _LARGEST_FACTOR)  # NaN fails here too
     if not good.all():

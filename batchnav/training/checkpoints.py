@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from batchnav.report.metrics import is_plottable, load_metrics
 
 
 class Checkpoints:
@@ -23,9 +24,8 @@ class Checkpoints:
 
     def __init__(self, folder: Path, every: int, metrics: Sequence[str], write: Callable[[Path], None]):
         self.folder, self.every, self.metrics, self.write = folder, every, tuple(metrics), write
-        rows = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        evaluated = [row["eval"] for row in map(json.loads, rows) if "eval" in row]
-        self._best = max(map(self._score, evaluated), default=None)
+        _, evaluations = load_metrics(folder / "metrics.jsonl")
+        self._best = max((self._score(row["eval"]) for row in evaluations), default=None)
 
     def after_update(self, before: int, frames: int) -> None:
         """Write a checkpoint of the series if one is due; the update went from frame `before` to frame `frames`."""
@@ -40,6 +40,6 @@ class Checkpoints:
             self.write(self.folder / "best.safetensors")
 
     def _score(self, found: Mapping[str, float | None]) -> tuple[float, ...]:
-        """Values of the ranking metrics; a value that is not finite (null in a file) ranks last."""
-        values = (found[name] for name in self.metrics)
-        return tuple(-math.inf if value is None or not math.isfinite(value) else value for value in values)
+        """Values of the ranking metrics; a value that is no finite number (null in a file) ranks last."""
+        values = (found.get(name) for name in self.metrics)
+        return tuple(value if is_plottable(value) else -math.inf for value in values)

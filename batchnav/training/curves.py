@@ -19,7 +19,9 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import summary
 
 from batchnav.errors import CheckpointError
+from batchnav.report.metrics import parse_row
 from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files.reading import read_text
 
 
 class Curves:
@@ -101,14 +103,9 @@ def rows_until(path: Path, frames: int) -> list[str]:
         CheckpointError: an earlier line is damaged; the message names file and line.
     """
     try:
-        lines = path.read_bytes().decode("utf-8").splitlines() if path.exists() else []
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise CheckpointError(
-            f"{path}: byte {error.start} is not UTF-8, expected UTF-8 rows; to continue "
-            f"without these rows, move the file away"
-        ) from error
+        lines = read_text(path, CheckpointError).splitlines() if path.exists() else []
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; to continue without these rows, move the file away") from error
     steps = [_frames_of(line) for line in lines]
     count = 1 + max((i for i, step in enumerate(steps) if step is not None and step <= frames), default=-1)
     if None in steps[:count]:
@@ -139,8 +136,8 @@ def _writing(path: Path) -> Iterator[None]:
 def _frames_of(line: str) -> float | None:
     """Step of a row; None for a damaged line."""
     try:
-        return float(json.loads(line)["frames"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return parse_row(line)["frames"]
+    except ValueError:
         return None
 
 

@@ -32,6 +32,7 @@ from batchnav.report.charts import Rows
 from batchnav.report.metrics import load_metrics
 from batchnav.report.page import RunPage
 from batchnav.runtime.files.atomic import lock_folder, remove_leftovers, replacing
+from batchnav.runtime.files.reading import read_regular, read_text
 from batchnav.training.curves import Curves, flat
 
 CONFIG_NAME = "config.yaml"
@@ -154,7 +155,7 @@ class RunFolder:
         self._start = self._last_save = time.monotonic()
 
     def _write_config(self, frames: int) -> None:
-        known = self.config_path.read_text(encoding="utf-8") if self.holds_run and self.config_path.exists() else ""
+        known = read_text(self.config_path, CheckpointError) if self.holds_run and self.config_path.exists() else ""
         history = [line for line in known.splitlines() if line.startswith(_CHANGE)]
         history += [f"{_CHANGE}{frames:,} on: {change}" for change in self._changes]
         text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
@@ -222,7 +223,7 @@ def with_current_names(learner: dict[str, Any]) -> dict[str, Any]:
 
 def _unsealed(path: Path) -> bytes:
     """Content of a resume file without its checksum, after verification. Files of version 0.0 may have none."""
-    data = path.read_bytes()
+    data = read_regular(path, CheckpointError)
     end = len(data) - len(_SEAL) - 64
     if not data[max(end, 0) :].startswith(_SEAL):
         return data

@@ -220,10 +220,17 @@ def test_files_without_a_network_are_refused(house, weights, tmp_path):
         ("out.bias", torch.zeros(5), r"out\.bias: found torch\.float32 \[5\], expected"),
         ("out.bias", torch.zeros(4, dtype=torch.int8), r"out\.bias: found torch\.int8 \[4\], expected"),
         ("other", torch.zeros(4), "found an unknown or missing tensor 'other'"),
+        ("out.bias", torch.zeros(4).to(torch.float8_e4m3fn), r"out\.bias: found torch\.float8_e4m3fn \[4\], expected"),
+        ("out.bias", torch.full((4,), 1e300, dtype=torch.float64), r"out\.bias: found torch\.float64 \[4\], expected"),
+        ("down.0.1.running_var", torch.full((32,), -1.0), r"down\.0\.1\.running_var: found a negative variance"),
     ):
         save_file({**tensors, name: value}, path)
         with pytest.raises(CheckpointError, match=message):
             load_occupancy(path)
+    large = {"down.0.0.weight": torch.full((32, 24, 3, 3), 3e38), "down.0.1.running_var": torch.zeros(32)}
+    save_file({**tensors, **large}, path)
+    with pytest.raises(CheckpointError, match="found weights that are too large for float32 with their norms"):
+        load_occupancy(path)
 
 
 def test_fused_layers_compute_the_same(weights):

@@ -144,3 +144,14 @@ def test_figures_in_few_letters():
     assert [short(v) for v in (0.0, 0.0025, 1234.5, 2.5e6, -3e8, 1.2e10)] == [
         "0", "0.0025", "1.23 k", "2.5 M", "\N{MINUS SIGN}300 M", "12 G"
     ]  # fmt: skip
+
+
+def test_values_beyond_float32_are_left_out(tmp_path):
+    values = [10**400, 1e308, -1e308, math.inf, math.nan, 5e-324, True, "x", None, [1], 0.25]
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"frames": i, "spl": v, "loss": v}) + "\n" for i, v in enumerate(values)))
+    rows = Rows(*load_metrics(path))
+    assert series(rows.training, "spl")[0].tolist() == [5, 6, 10]
+    assert [chart.title for chart in charts({"": rows}, {"spl": (0.0, 1.0)})] == ["SPL"]
+    path.write_text('{"frames": 1, "return": 0}\n{"frames": 2, "return": 5e-324}\n{"frames": 3, "return": 1e-300}\n')
+    assert len(charts({"": Rows(*load_metrics(path))}, {})) == 1

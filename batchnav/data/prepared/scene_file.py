@@ -31,7 +31,6 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from batchnav.data.sources.islands import keep_islands
 from batchnav.data.sources.scene_source import SceneSource
@@ -41,6 +40,7 @@ from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.files.atomic import replacing, safetensors_bytes
+from batchnav.runtime.files.reading import open_tensors, tensor_errors
 from batchnav.scene import bvh
 from batchnav.scene.bvh import BVH
 from batchnav.scene.checks import check_scene_arrays
@@ -99,11 +99,9 @@ def load_prepared(path: str | Path, appearance: AppearanceConfig | bool = True) 
     effect (textures have the size at which they were prepared).
     """
     path, config = Path(path), appearance_config(appearance)
-    if not path.is_file():  # reading a pipe would block
-        raise MeshError(f"{path}: cannot be read: found no such file")
     try:
         # torch maps the file; NumPy's reader would copy it.
-        with safe_open(path, framework="pt") as file:
+        with open_tensors(path, MeshError) as file:
             metadata = _metadata(file, path)
             has_ids = "ids" in metadata and config is not None and config.ids
             expected = _ARRAYS | {_IDS + key: kind for key, kind in _ARRAYS.items() if has_ids and key != "navmesh"}
@@ -126,9 +124,7 @@ def load_prepared(path: str | Path, appearance: AppearanceConfig | bool = True) 
         x, y, z = map(float, json.loads(metadata.get("origin", "[0, 0, 0]")))
         if not np.isfinite([x, y, z]).all():
             raise ValueError(f"found origin ({x}, {y}, {z}), expected finite coordinates")
-    except OSError as error:
-        raise MeshError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+    except tensor_errors() as error:
         raise MeshError(f"{path}: is not a prepared scene ({error}); prepare it again") from error
     navmesh = NavMesh(navmesh_file.parse(arrays["navmesh"].tobytes(), str(path)))
     semantic = _scene_of(name, of_ids, ids, navmesh, str(path)) if has_ids else None
@@ -211,9 +207,11 @@ def made_from(path: Path) -> str | None:
     if not path.is_file():
         return None
     try:
-        with safe_open(path, framework="pt") as file:
+        with open_tensors(path, MeshError) as file:
             return _metadata(file, path).get("made_from")
-    except (OSError, SafetensorError, MeshError):
+    except MeshError:
+        return None
+    except tensor_errors():
         return None
 
 

@@ -34,6 +34,7 @@ from batchnav.scene.surface import PLAIN
 from batchnav.types import Surface, TriangleMesh
 
 _HM3D_HEADER = "HM3D Semantic Annotations"
+_HM3D_ROW = 'id,RRGGBB,"category",region'
 _COLORED, _WITH_IDS = ".semantic.glb", "_semantic.ply"
 FULL_SIZE = AppearanceConfig(largest_texture=16384)
 """Settings for reading mesh files with ids: large textures are not reduced, since that mixes the colours of objects."""
@@ -212,7 +213,11 @@ def _read_hm3d(path: Path) -> tuple[dict[int, int], dict[int, str]]:
             f"{path}: found {shortened(lines[0] if lines else '')}, expected {_HM3D_HEADER!r} in the first line"
         )
     ids, names = {}, {}
-    for number, row in enumerate(csv.reader(lines[1:]), 2):
+    try:
+        rows = list(csv.reader(lines[1:]))
+    except csv.Error as error:
+        raise MeshError(f"{path}: found a row that cannot be read ({error}), expected {_HM3D_ROW}") from error
+    for number, row in enumerate(rows, 2):
         if not row:
             continue
         try:
@@ -221,8 +226,7 @@ def _read_hm3d(path: Path) -> tuple[dict[int, int], dict[int, str]]:
                 raise ValueError
             ids[color], names[object_id] = object_id, row[2].strip()
         except (ValueError, IndexError) as error:
-            expected = 'id,RRGGBB,"category",region'
-            raise MeshError(f"{path}: line {number}: found {shortened(','.join(row))}, expected {expected}") from error
+            raise MeshError(f"{path}: line {number}: found {shortened(','.join(row))}, expected {_HM3D_ROW}") from error
     if not ids:
         raise MeshError(f"{path}: found no objects, expected at least one row")
     return ids, names

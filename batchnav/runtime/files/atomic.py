@@ -1,4 +1,4 @@
-"""Atomic file writes, folder locks and safe reads of files."""
+"""Atomic file writes and folder locks; reading is in `reading.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import logging
 import os
 import platform
 import secrets
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -143,13 +142,3 @@ def _owner(file: IO[str]) -> str:
         return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
     except (ValueError, KeyError, TypeError, OSError):
         return "another process"
-
-
-def read_regular(path: Path, error: type[BatchnavError]) -> bytes:
-    """Content of a regular file. Raises `error` for other kinds: a pipe may block forever, a device may never end."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise error(f"{path}: is a folder, a pipe or a device, expected a file")
-        return path.read_bytes()
-    except (OSError, ValueError) as problem:
-        raise error(f"{path}: cannot be read ({getattr(problem, 'strerror', None) or problem})") from problem

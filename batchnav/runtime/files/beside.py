@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.files.atomic import read_regular
+from batchnav.runtime.files.reading import read_regular
 
 _SNAPSHOTS, _BLOBS, _DATASETS = "snapshots", "blobs", "scene_datasets"
 
