@@ -1,4 +1,4 @@
-"""Timing of CartPole: interleaved candidates, CUDA graphs, and kernels that serve only for measurement."""
+"""Timing of CartPole: interleaved candidates, CUDA graphs, and kernels that exist only to be measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from batchnav.runtime.kernels.intrinsics import load4, store4
 from batchnav.runtime.kernels.launch import launch
 
 SAMPLE_SECONDS = 0.03
+"""Length of a sample, seconds."""
 REPEATS = 7
+"""Number of samples of a measurement."""
 ACTION_ROWS = 16
 """Steps of random actions, sampled before the measurement and used in turn."""
 STEPS_AT_ONCE = 96
@@ -77,7 +79,7 @@ def spread(measured: dict) -> float:
 
 
 def steady(rows: list[dict]) -> list[dict]:
-    """Return the rows; if the spread of one exceeds MAX_SPREAD, print the reason and return none."""
+    """The rows, or an empty list if the spread of one exceeds MAX_SPREAD; then prints the reason."""
     unsteady = [r for r in rows if spread(r) > MAX_SPREAD]
     for r in unsteady:
         how, n = r["params"]["how"], r["params"]["num_envs"]
@@ -111,12 +113,14 @@ def interleaved(
 
 
 def _calls_per_sample(call: Callable[[], object], device: torch.device, seconds: float) -> int:
+    """Number of calls that take about `seconds`; also warms up."""
     _seconds(call, 2, device)
     once = _seconds(call, 3, device)
     return max(1, round(seconds / max(once, 1e-7)))
 
 
 def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> float:
+    """Mean seconds of `calls` calls, until the device is idle."""
     finish = getattr(call, "wait", lambda: wait(device))  # peers on another runtime provide their own
     finish()
     begin = time.perf_counter()
@@ -302,7 +306,7 @@ def make_roll(start_of: Callable, ahead: bool):
 GENERATORS = {"philox 10 rounds": start, "philox 7 rounds": start_philox_7, "hash": start_hash, "none": start_constant}
 """Generators of initial states."""
 AHEAD = {"in the branch": False, f"ahead, every {WINDOW} steps": True}
-"""Values of `ahead` in `make_roll`, by name."""
+"""When initial states are sampled: argument `ahead` of `make_roll` by name."""
 
 
 @cpu_kernel

@@ -31,14 +31,14 @@ RESULTS = HERE.parent / "results" / "cartpole.jsonl"
 FIGURES = HERE.parent / "results" / "figures"
 PAGE = HERE / "README.md"
 SLOWER = 2.0
-"""Ratio to the smallest batch's time from which a step counts as linear instead of launch-bound."""
+"""A step is launch-bound up to this multiple of the smallest batch's time; beyond it, the time grows with the batch."""
 
 
 def load(path: Path = RESULTS) -> list[dict]:
     """The newest row for each machine, metric and set of parameters.
 
-    Newer rates contain the steps per call and the source of actions. If a machine has such rows of a part, the part's
-    rows without them are omitted.
+    Newer rows of rates state the steps per call and the source of actions. Where a machine has such rows of a part, its
+    older rows of that part are omitted.
     """
     newest = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
@@ -106,7 +106,7 @@ def grid(rows: list[dict], column: str, line: str, show=figure, extra: tuple[str
 
 
 def title(name: str) -> str:
-    """Title of a parameter's column."""
+    """Title of the column of a parameter."""
     return {"how": "variant"}.get(name, name.replace("_", " "))
 
 
@@ -147,7 +147,7 @@ def scaling(rows: list[dict], machine: str, tag: str) -> str:
     text += curves(found, "num_envs", "how", "Throughput", "environments", "environment steps/s", f"scaling_{tag}")
     times = [{**r, **{k: r["params"]["num_envs"] / r[o] for k, o in zip(("value", "p5", "p95"), ("value", "p95", "p5"),
               strict=True)}} for r in found]  # fmt: skip
-    text += "\n" + curves(times, "num_envs", "how", "Time of one step of all", "environments", "seconds",
+    text += "\n" + curves(times, "num_envs", "how", "Time of one step of all environments", "environments", "seconds",
                           f"runtime_{tag}")  # fmt: skip
     text += "\n" + grid(found, "num_envs", "how", extra=SHARED)
     if select(rows, "scaling", "steps_per_second", how="graph, info read"):
@@ -174,7 +174,7 @@ def ratios(rows: list[dict]) -> str:
             times = f"{own['value'] / other['value']:.1f}"
             lines.append([f"{n:,}", own["params"]["how"], other["params"]["how"], *map(str, shared), times])
     if not lines:
-        return "The rows do not contain the steps per call and the source of actions, so there are no ratios.\n"
+        return "There are no ratios, since the rows do not state the steps per call and the source of actions.\n"
     head = ["environments", "batchnav", "peer", *map(title, SHARED), "speed ratio"]
     return (
         "Rates are compared only for equal steps per call and equal sources of actions: a tensor filled before (read), "
@@ -208,12 +208,13 @@ def block(rows: list[dict], machine: str, tag: str) -> str:
     text += table(["threads per block", "one environment", f"{SLOWER:g} times as long from",
                    f"{counts[-1]:,} environments"], lines)  # fmt: skip
     best = {n: min((s for s in sizes if (s, n) in times), key=lambda s: times[s, n]) for n in counts}
-    text += "\nFastest number of threads: " + ", ".join(f"{size} at {n:,}" for n, size in best.items()) + ".\n"
-    each = {s: duration(times[s, counts[-1]] / -(-counts[-1] // s)) for s in sizes if (s, counts[-1]) in times}
+    fastest = ", ".join(f"{size} at {n:,}" for n, size in best.items())
+    largest = {s: times[s, counts[-1]] / -(-counts[-1] // s) for s in sizes if (s, counts[-1]) in times}
+    each = ", ".join(f"{duration(seconds)} at {size}" for size, seconds in largest.items())
     return text + (
-        "\nThe cost of small blocks is mostly their start. Time per block in the largest batch, by threads: "
-        + ", ".join(f"{time} at {size}" for size, time in each.items())
-        + ".\n"
+        f"\nFastest number of threads per block, by number of environments: {fastest}.\n"
+        "\nMost of the cost of small blocks is starting them. Time per block in the largest batch, by threads per "
+        f"block: {each}.\n"
     )
 
 
@@ -250,9 +251,9 @@ def generator(rows: list[dict], machine: str, tag: str) -> str:
         text
         + grid(found, "num_envs", "how")
         + (
-            "\nIn the branch, a warp waits for its slowest thread, and three warps in four have a thread that resets. "
-            f"If states are sampled ahead, all threads sample every {WINDOW} steps, and an environment's resets "
-            "within these steps use the same state.\n"
+            "\nAt each step, three warps in four have a thread that resets. If it samples its state in the branch, the "
+            f"whole warp waits for it. If states are sampled ahead, all threads sample together every {WINDOW} steps, "
+            "and an environment's resets within these steps use the same state.\n"
         )
     )
 
@@ -277,9 +278,9 @@ def breakdown(rows: list[dict], machine: str, tag: str) -> str:
     ]  # fmt: skip
     text += table(["", "environments", "bytes per step", "bandwidth", "share of a copy"], lines)
     return text + (
-        f"\nA step that writes the trajectory writes {BYTES_PER_TRAJECTORY_STEP} bytes and reads none. The launch "
-        "limits few environments, and memory limits many. If the state fits in the second-level cache, the bandwidth "
-        "can exceed that of the memory.\n"
+        f"\nA step that writes the trajectory writes {BYTES_PER_TRAJECTORY_STEP} bytes and reads none. The launch is "
+        "the limit for few environments, and memory bandwidth for many. If the state fits in the second-level cache, "
+        "the bandwidth can exceed that of the memory.\n"
     )
 
 
@@ -362,7 +363,7 @@ def batch(rows: list[dict], machine: str, tag: str) -> str:
     text = f"### PPO by number of environments ({machine})\n\n"
     return (
         text
-        + "\nMedians over the seeds that solved the task. Each line adds one change to the line above it.\n\n"
+        + "Medians over the seeds that solved the task. Each line adds one change to the line above it.\n\n"
         + table(head, lines)
     )
 

@@ -14,13 +14,16 @@ import numpy as np
 from eval.cartpole.bench import ACTION_ROWS, SAMPLED, STEPS_AT_ONCE, Candidate, in_turn
 
 Peer = tuple[str, Candidate]
+"""Label with the library's version, and the call to time."""
 
 
 def _version(package: str) -> str:
+    """Name and version of a package."""
     return f"{package} {importlib.metadata.version(package)}"
 
 
 def _rows(num_envs: int, dtype=np.int64) -> np.ndarray:
+    """Random actions [ACTION_ROWS, num_envs]."""
     return np.random.default_rng(0).integers(0, 2, (ACTION_ROWS, num_envs)).astype(dtype)
 
 
@@ -89,8 +92,8 @@ def gymnax_scan(num_envs: int) -> Peer:
 
     def random_step(carry, _):
         state, key = carry
-        key, draw = jax.random.split(key)
-        carry, _ = step((state, key), jax.random.randint(draw, (num_envs,), 0, 2))
+        key, subkey = jax.random.split(key)
+        carry, _ = step((state, key), jax.random.randint(subkey, (num_envs,), 0, 2))
         return carry, None
 
     scan = jax.jit(lambda carry: jax.lax.scan(random_step, carry, None, STEPS_AT_ONCE)[0], donate_argnums=0)
@@ -120,8 +123,8 @@ def _gymnax(num_envs: int):
 
     def step(carry, actions):
         state, key = carry
-        key, draw = jax.random.split(key)
-        observation, state, reward, done, *_ = step_all(jax.random.split(draw, num_envs), state, actions, params)
+        key, subkey = jax.random.split(key)
+        observation, state, reward, done, *_ = step_all(jax.random.split(subkey, num_envs), state, actions, params)
         return (state, key), (observation, reward, done)
 
     return jax, step, state, key
@@ -134,5 +137,6 @@ CPU_PEERS = {
     "sb3 subproc": (sb3_subproc, (1, 2, 4, 8, 16, 32)),
     "envpool": (envpool_sync, (1, 32, 1024, 16_384)),
 }
-"""Factories, and the numbers of environments to measure."""
+"""Libraries on the CPU: factory, and the numbers of environments to measure."""
 JAX_PEERS = {"gymnax step": gymnax_step, "gymnax scan": gymnax_scan}
+"""Factories of gymnax's candidates, for the GPU."""

@@ -25,14 +25,17 @@ from batchnav.report.results import row
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SEEDS = range(5)
-LADDER_UPDATES = 100
-LADDER_SECONDS = 15.0
+"""Training seeds of each backend."""
+RECIPE_SEEDS = range(3)
+"""Training seeds of each recipe."""
+RECIPE_UPDATES, RECIPE_SECONDS = 100, 15.0
+"""Updates and seconds of training after which a run with a recipe ends."""
 TIME_LIMIT = 30.0
 """Seconds of training after which a run counts as not solved."""
 
 
 def gymnasium_env(num_envs: int, seed: int) -> FromGymnasium:
-    """Gymnasium's loop over single environments."""
+    """Gymnasium's loop over single environments; the learner's reset seeds them."""
     mode = {"autoreset_mode": AutoresetMode.SAME_STEP}
     return FromGymnasium(gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode="sync", vector_kwargs=mode))
 
@@ -84,24 +87,24 @@ def ppo_rows(device: torch.device) -> Iterator[list[dict]]:
         yield rows
 
 
-LADDER: dict[str, dict] = {
+RECIPES: dict[str, dict] = {
     "small-batch recipe": {"minibatches": 4, "gae_lambda": 0.95, "rate": 1.4e-3},
     "more minibatches": {"minibatches": 16, "gae_lambda": 0.95, "rate": 1.4e-3},
     "and a higher rate": {"minibatches": 16, "gae_lambda": 0.95, "rate": 6e-3},
     "and lambda 0.98": {"minibatches": 16, "gae_lambda": 0.98, "rate": 6e-3},
 }
-"""Steps from a recipe for few environments to one for many. `rate`: learning rate after the square-root rule."""
-LADDER_SEEDS = range(3)
+"""Settings from those for few environments to those for many; each changes one setting of the recipe before it. `rate`:
+learning rate after the square-root rule."""
 
 
 def batch_rows(device: torch.device) -> Iterator[list[dict]]:
-    """Frames and optimiser steps until solved, for each recipe of LADDER and two numbers of environments."""
+    """Frames and optimiser steps until solved, for each of the RECIPES and two numbers of environments."""
     for n in (1024, 65_536) if device.type == "cuda" else (64, 1024):
-        for how, recipe in LADDER.items():
+        for how, recipe in RECIPES.items():
             rows = []
-            for seed in LADDER_SEEDS:
-                run = ladder_run(n, seed, **recipe)
-                curve = curve_of(lambda count, s: CartPoleEnv(count, device, s), run, device, limit=LADDER_SECONDS)
+            for seed in RECIPE_SEEDS:
+                run = recipe_run(n, seed, **recipe)
+                curve = curve_of(lambda count, s: CartPoleEnv(count, device, s), run, device, limit=RECIPE_SECONDS)
                 params = {"part": "batch", "how": how, "num_envs": n, "seed": seed, "solved": curve[-1][2] >= SOLVED}
                 steps = (len(curve) - 1) * run.ppo.epochs * run.ppo.minibatches
                 result = row("cartpole", "frames_to_solve", [curve[-1][1]], params, device)
@@ -109,13 +112,13 @@ def batch_rows(device: torch.device) -> Iterator[list[dict]]:
             yield rows
 
 
-def ladder_run(num_envs: int, seed: int, minibatches: int, gae_lambda: float, rate: float) -> CartPoleRun:
-    """The GPU configuration with another number of environments and one recipe of LADDER."""
+def recipe_run(num_envs: int, seed: int, minibatches: int, gae_lambda: float, rate: float) -> CartPoleRun:
+    """The GPU configuration with another number of environments and the settings of a recipe."""
     run = load_config(CONFIGS / "cartpole_h200.yaml", CartPoleRun)
     base = rate / learning_rate_scale(num_envs * run.ppo.rollout_steps // minibatches)
     ppo = dataclasses.replace(
         run.ppo, num_envs=num_envs, minibatches=minibatches, gae_lambda=gae_lambda, learning_rate=base,
-        total_frames=LADDER_UPDATES * num_envs * run.ppo.rollout_steps,
+        total_frames=RECIPE_UPDATES * num_envs * run.ppo.rollout_steps,
     )  # fmt: skip
     return dataclasses.replace(run, seed=seed, ppo=ppo)
 
@@ -123,7 +126,10 @@ def ladder_run(num_envs: int, seed: int, minibatches: int, gae_lambda: float, ra
 def curve_of(
     make: Callable, run: CartPoleRun, device: torch.device, updates: int = 10**9, limit: float = TIME_LIMIT
 ) -> list[list[float]]:
-    """Train until solved; [seconds of training, frames, mean return of 100 new episodes] after each update."""
+    """Train until solved, at most `updates` updates and `limit` seconds.
+
+    Returns [seconds of training, frames, mean return of 100 new episodes] before the first and after each update.
+    """
     torch.set_num_threads(1)  # as in train/cartpole.py
     torch.manual_seed(run.seed)
     env = make(run.ppo.num_envs, run.seed)

@@ -7,17 +7,17 @@ the costs of batched simulation that are not arithmetic: launches, memory traffi
 
 Read `batchnav/cartpole/plain.py` first. `batchnav/cartpole/step.py` is the fast implementation, `train/cartpole.py`
 trains a policy, and `eval/speed_cartpole.py` measures. `eval/cartpole/page.py` writes this page from the rows of
-`eval/results/cartpole.jsonl`. The study repeats a course report on batched environments, and explains the result
-that differs (PPO with more environments).
+`eval/results/cartpole.jsonl`. The study repeats a course report on batched environments, and explains the result that
+differs: PPO with more environments.
 
 1. **Launches limit small batches.** A call from Python takes microseconds, and so does a kernel launch; a CartPole step
-   takes a nanosecond. The time of a step is therefore constant in the number of environments until the device is busy,
-   and linear after that. A CUDA graph launches many steps at once, and a fused kernel computes a thousand steps per
-   launch. Between two kernels the GPU pauses for about half a microsecond, unless the second may start before the first
-   has ended.
+   takes a nanosecond. A step of all environments therefore takes the same time for any number of them until the device
+   is busy; beyond that, its time grows linearly. A CUDA graph launches many steps at once, and a fused kernel computes
+   a thousand steps per launch. Between two kernels the GPU pauses for about half a microsecond, unless the second may
+   start before the first has ended.
 2. **Memory bandwidth limits large batches**, so a step should move few bytes. The state is the observation, and the
-   reward is written once. The record of an ended episode is written only for that episode, and contiguously: memory
-   transfers are 32 bytes wide, so three scattered numbers cost as much as three times eight contiguous numbers. The
+   reward is written once. A record is written only for episodes that end, and it is contiguous: memory transfers are 32
+   bytes wide, so three scattered numbers cost as much as three times eight contiguous numbers. The
    initial state of the next episode depends on the time step, which all environments share; an episode number would
    have to be loaded for each environment. An action of one byte instead of eight saves seven bytes. Successive steps
    traverse the environments in alternating directions, since the data used last is still in the cache.
@@ -30,9 +30,8 @@ that differs (PPO with more environments).
 ## PPO with more environments
 
 The course report found that PPO did not learn faster with more environments. The reason is in its settings: one pass
-over a larger batch is still one pass, and CartPole needs several hundred optimiser steps whatever the batch size. If
-the number of environments grows by a hundred and the number of passes stays, an optimiser step uses a hundred times as
-many frames.
+over a larger batch is still one pass, and CartPole needs several hundred optimiser steps at any batch size. With a
+hundred times the environments and the same number of passes, an optimiser step uses a hundred times as many frames.
 
 Three changes restore the sample efficiency (tables "PPO by number of environments" below): short rollouts split into
 more minibatches; the higher learning rate that the smoother gradients allow; lambda 0.98, which assigns credit over

@@ -3,17 +3,18 @@
     python eval/publish/make_episodes.py
 
 The episodes of a scene are the first that `PointNavEnv` samples there with seed 0, by Habitat's rules: islands of
-radius >= 1.5 m, one storey, geodesic distance 1 to 30 m, most of the nearly straight paths rejected. The scenes are the
-first of the split's seeds that have episodes; files other than `test` use validation seeds. Episodes are not selected
-by difficulty. In houses the mean ratio of geodesic to Euclidean distance is above 1.3.
+radius 1.5 m or more, one storey, geodesic distance 1 to 30 m, most of the nearly straight paths rejected. Episodes are
+not selected by difficulty. In houses the mean ratio of geodesic to Euclidean distance is above 1.3. The scenes are
+those of the split's first seeds that have episodes; files other than `test` use validation seeds.
 
 `wide_val` and `wide_test` have episodes in the same houses for the body of the Habitat challenges of 2020 and 2021,
-with radius 0.18 m and height 0.88 m. The body is too wide for some starts and goals of `val` and `test`.
+with radius 0.18 m and height 0.88 m. This body is too wide for some starts and goals of `val` and `test`.
 
-Flee and Explore have no goal and share the files `starts_val` and `starts_test`. Their starts are uniform over the same
-islands. The goal, which Flee's shortest-path follower and the maps of reports use, is the point with the longest path.
+Flee and Explore have no goal and share the files `starts_val` and `starts_test`, whose starts are uniform over the same
+islands. The goal in these files is the point with the longest path; Flee's shortest-path follower and the maps of
+reports use it.
 
-Equal sources give equal files, except for the last digits of some coordinates: processors round differently.
+Files made again from the same sources may differ in the last digits of coordinates, since processors round differently.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from batchnav.runtime.files.bundled import EPISODES
 from batchnav.scene.scene import Scene
 
 NUM_SCENES = 20
+"""Scenes of a file."""
 EPISODES_PER_SCENE = 10
 
 
@@ -55,6 +57,7 @@ def main() -> None:
 
 
 def write(name: str, candidates: Iterable[Scene], generate: Callable[[Scene, int], list[Episode]]) -> None:
+    """Write the file of the first NUM_SCENES candidates that have episodes, and print its distances."""
     scenes, episodes = [], []
     for scene in candidates:
         try:

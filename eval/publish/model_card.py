@@ -45,18 +45,21 @@ class Options:
     out: Path
     """Folder to write the card to."""
     control: Path | None = None
-    """Folder of a blind agent's run to compare with; none by default."""
+    """Folder of the run of a blind agent to compare with; default: none."""
     episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in EPISODE_FAMILIES)
     """Episode files to play."""
     trained_on: str = ""
     """Name of the machine that trained the policy; default: this machine."""
     device: str = "auto"
+    """Device of policies and environments: cuda, cpu, or auto for a GPU if there is one."""
     num_envs: int = 256
+    """Parallel environments, at most one per episode."""
     record: bool = False
     """Append result rows to eval/results/pointnav.jsonl."""
 
 
 def main(options: Options) -> None:
+    """Evaluate all agents on all files, and write the card."""
     device, made_by = resolve_device(options.device), commit()  # before the weights change the tree
     for name in (CONFIG_NAME, "metrics.jsonl", WEIGHTS):
         if not (options.run / name).is_file():  # check before the evaluation, which takes minutes

@@ -1,4 +1,4 @@
-"""README's table of main results and the leaderboard of agents, from the rows of eval/results, with rounded values."""
+"""Tables with rounded values from the rows of eval/results: README's main results, and the leaderboard of agents."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from batchnav.runtime.files.bundled import ASSETS, WEIGHTS
 
 Row = dict[str, Any]
 Agent = tuple[str, int | None, int, str]
-"""Key of a line of the leaderboard: name, frames, seed, encoder and sensors ("" for the paper's)."""
+"""Key of a line of the leaderboard: name, frames, seed, and a text of encoder and sensors ("" for the defaults)."""
 
 
 class Figure(NamedTuple):
-    """The value of the newest row that meets conditions."""
+    """A value of a table: that of the newest row that meets the conditions."""
 
     name: str
     """Name of the peer or agent in the table; empty for batchnav."""
     benchmark: str
     conditions: str
-    """Conditions in the syntax of a table's marker."""
+    """Conditions "name=value|value ...", see `parse`."""
     policy: str = ""
     """Bundled policy of the row, found by `policy_sha256`; "": any agent."""
     without_hash: str = ""
@@ -31,14 +31,18 @@ class Figure(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A line of the main table: the quantity, batchnav's value, and values of peers or reference agents."""
+    """A line of the main table."""
 
     quantity: str
+    """First column: what is measured, in which unit, on which machine."""
     ours: Figure
+    """batchnav's value."""
     compared: tuple[Figure, ...]
+    """Values of peers or reference agents."""
 
 
 def _pointnav(agent: str, metric: str) -> Figure:
+    """A reference agent or the blind agent on PointNav's `val`."""
     name = {"shortest_path": "shortest-path follower", "blind": "blind agent"}[agent]
     return Figure(name, "pointnav", f"metric={metric} split=val agent={agent}")
 
@@ -50,6 +54,7 @@ def _policy(policy: str, metric: str, without_hash: str, name: str = "") -> Figu
 
 
 def _task(task: str, metric: str, agent: str, name: str = "") -> Figure:
+    """An agent on another task's `val`."""
     return Figure(name, task, f"metric={metric} split=val agent={agent}")
 
 
@@ -60,11 +65,13 @@ def _render(name: str, renderer: str, machine: str, agents: int, sensors: str = 
 
 
 def _training(name: str, part: str, ranks: int = 1) -> Figure:
+    """Training throughput of the paper's network: part "whole", or "policy" for the policy-only bound."""
     params = "policy=paper num_envs=4096 minibatches=16 width=64 resident_scenes=0 deterministic=False"
     return Figure(name, "train", f"part={part} ranks={ranks} {params}")
 
 
 def _cartpole(name: str, how: str) -> Figure:
+    """Throughput of a variant of CartPole."""
     return Figure(name, "cartpole", f"part=scaling num_envs=65536 machine=H200 how={how}")
 
 
@@ -166,7 +173,7 @@ TRAINED_BY = {
         "batchnav train --config pointnav_rgb_h200 --ppo.total-frames 200_000_000 --scenes.no-randomize-materials"
     ),
 }
-"""Training command by frames, encoder and sensors, for agents that the current version can train again."""
+"""Training command by frames, encoder and sensors, for agents that can be trained with the current version."""
 
 
 def main_table() -> str:
@@ -222,7 +229,7 @@ def _agent_line(agent: Agent, found: dict[tuple[str, str], Row], splits: list[st
 
 
 def newest(figure: Figure) -> Row | None:
-    """The newest row that meets the conditions; None if there is none."""
+    """The newest row that meets the conditions of a figure; None if there is none."""
     found = wanted_rows(figure.benchmark, parse(figure.conditions))
     if figure.policy:
         digest, unhashed = bundled_sha256(figure.policy), parse(figure.without_hash)
@@ -239,7 +246,7 @@ def newest(figure: Figure) -> Row | None:
 
 
 def bundled_sha256(policy: str) -> str:
-    """The first digits of a bundled policy's SHA-256, from assets/MANIFEST.toml."""
+    """The first `HASH_DIGITS` hex digits of a bundled policy's SHA-256, from assets/MANIFEST.toml."""
     manifest = tomllib.loads((ASSETS / "MANIFEST.toml").read_text(encoding="utf-8"))
     return manifest[f"policies/{policy}/{WEIGHTS}"]["sha256"][:HASH_DIGITS]
 

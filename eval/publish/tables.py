@@ -1,4 +1,4 @@
-"""Write the tables of results from eval/results/*.jsonl: the newest row for each cell, with its commit.
+"""Write the tables of results from eval/results/*.jsonl; each cell shows the newest row, with its commit.
 
     python -m eval.publish.tables            # rewrite the text between `<!-- results NAME -->` and `<!-- end -->`
     python -m eval.publish.tables --check    # exit with 1 if a file differs from its tables
@@ -32,6 +32,7 @@ METRICS = {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}
 
 
 def main() -> None:
+    """Rewrite or check the tables of all files."""
     for path in FILES:
         text = path.read_text(encoding="utf-8")
         names = (*TABLES, *SUMMARIES)
@@ -62,6 +63,7 @@ class Layout(NamedTuple):
     order: Callable[[Row], Any] | None = None
     """Sort key of rows; None: the order of the file."""
     cell: Callable[[Row], str] = lambda row: f"**{figure(row['value'])}**"
+    """Function from a row to the text of its value."""
     better: Callable[[Row, Row], bool] = lambda new, old: True
     """Returns True if a row replaces an older one in its cell."""
 
@@ -100,6 +102,7 @@ def param(name: str) -> Callable[[Row], str]:
 
 
 def image(row: Row) -> str:
+    """Image size."""
     return "{width}x{height}".format(**row["params"])
 
 
@@ -124,7 +127,7 @@ def agent(row: Row) -> str:
 
 
 def agent_order(row: Row) -> tuple[int, int, int]:
-    """Sort key: split, then frames of training in descending order, then metric."""
+    """Sort key: split, frames of training (most first), metric."""
     params, metrics = row["params"], list(METRICS)
     split = SPLITS.index(params["split"]) if params["split"] in SPLITS else len(SPLITS)
     return split, -(params.get("frames") or 0), metrics.index(row["metric"]) if row["metric"] in metrics else 0
@@ -145,6 +148,7 @@ def rate(row: Row) -> str:
 
 
 def options(row: Row) -> str:
+    """Number of GPUs if several, and options of training that are on."""
     params = row["params"]
     several = [f"{params['ranks']} GPUs"] if params["ranks"] > 1 else []
     names = ("one_graph", "deterministic", "tuned")
@@ -152,6 +156,7 @@ def options(row: Row) -> str:
 
 
 def houses(row: Row) -> str:
+    """Number of training houses, and how many are resident at a time."""
     params = row["params"]
     total, resident = f"{params['houses']:,}", params["resident_scenes"]
     return f"{resident} of {total}" if resident else total
