@@ -37,14 +37,21 @@ class Options:
     """Libraries, and sizes of their training."""
 
     device: str = "cpu"
+    """Device of environments and training: cpu, cuda, or auto for a GPU if there is one."""
     num_envs: int = 4096
+    """Number of environments."""
     num_steps: int = 64
+    """Steps of each environment in a rollout."""
     epochs: int = 4
+    """Passes over a rollout."""
     minibatches: int = 4
+    """Minibatches in a pass."""
     seconds: float = 5.0
     """Seconds of one measurement."""
     repeats: int = 3
+    """Measurements of each library."""
     libraries: tuple[str, ...] = ("ours", "single file", "stable_baselines3", "skrl", "rsl_rl", "torchrl")
+    """Libraries to measure; "ours" is batchnav's learner, "single file" is train/ppo_single_file.py."""
     record: bool = False
     """Append result rows to eval/results/cartpole.jsonl."""
 

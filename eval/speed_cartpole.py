@@ -47,9 +47,13 @@ COUNTS_CPU = (1, 64, 1024, 16_384, 65_536, 1_048_576)
 COMPARED = (4096, 65_536, 1_048_576, 10_000_000)
 """Numbers of environments for comparisons on the GPU."""
 BLOCKS = (1, 8, 32, 64, 128, 256, 1024)
+"""Threads per block."""
 WORK = (1, 10, 100, 1000)
+"""Repetitions of the dynamics in a step."""
 FUSED_STEPS = 1000
+"""Steps of one fused launch."""
 COPIED_BYTES = 2**30
+"""Size of the copy that measures the device's bandwidth."""
 PEER_REPEATS, PEER_SECONDS = 9, 0.3
 """Number of samples of CPU libraries, and seconds of each; long enough to average over the scheduler's effects."""
 

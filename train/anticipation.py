@@ -1,6 +1,8 @@
-"""Train the occupancy predictor: `batchnav train anticipation` from a checkout (`batchnav/cli/anticipation.py`).
+"""Train the occupancy predictor: `batchnav train anticipation` from a checkout.
 
 python train/anticipation.py --out runs/mine.safetensors
+
+The program is in `batchnav/cli/anticipation.py`.
 """
 
 import sys

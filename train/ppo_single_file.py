@@ -6,7 +6,7 @@
 `--device auto` uses a GPU if there is one.
 
 Schulman et al., "Proximal policy optimization algorithms" (2017), with the details of Huang et al., "The 37
-implementation details of PPO" (ICLR Blog Track, 2022). For another environment, change the lines that create it, and
+implementation details of PPO" (ICLR Blog Track, 2022). For another environment, change the line that creates it, and
 `Agent`, which expects flat observations. All tensors stay on the device.
 """
 
@@ -36,7 +36,7 @@ class Args:
     num_steps: int = 64
     """Number of steps of each environment in a rollout."""
     total_frames: int = 60_000
-    """Length of the run, environment steps."""
+    """Length of the run: steps of all environments together."""
     learning_rate: float = 2e-3
     """Learning rate of Adam, constant."""
     gamma: float = 0.99
