@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from gymnasium.vector import AutoresetMode
 
 from batchnav.config import shortened
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.runtime.conversion import OUTPUTS
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import MaterialLibrary
@@ -19,8 +17,8 @@ from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
 
 
-def check_kinds(task, config, sensors, episodes, renderer, library, output) -> None:
-    """ArgumentError or ConfigError for arguments of the wrong type, an unknown task or an unknown output."""
+def check_kinds(task, config, sensors, episodes) -> None:
+    """ArgumentError or ConfigError for arguments of the wrong type or an unknown task."""
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
     listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
@@ -29,22 +27,9 @@ def check_kinds(task, config, sensors, episodes, renderer, library, output) -> N
         ("config", config, config is None or isinstance(config, (NavConfig, str)), "a NavConfig or a preset's name"),
         ("sensors", sensors, sensors is None or names, "a list of names"),
         ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
-        ("renderer", renderer, isinstance(renderer, str), "a name"),
-        ("material_library", library, isinstance(library, MaterialLibrary | None), "a MaterialLibrary"),
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
-    if output not in OUTPUTS:
-        raise ArgumentError(f"output: found {shortened(output)}, expected one of {', '.join(OUTPUTS)}")
-
-
-def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
-    """An autoreset mode from the mode, its name or its value. ArgumentError for anything else."""
-    for known in AutoresetMode:
-        if mode in (known, known.name, known.value):
-            return known
-    names = ", ".join(known.name for known in AutoresetMode)
-    raise ArgumentError(f"autoreset_mode: found {shortened(mode)}, expected one of {names}")
 
 
 def bank_of(

@@ -13,9 +13,10 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from batchnav.config import shortened, validate
-from batchnav.envs.arguments import autoreset_mode_of, bank_of, check_kinds
+from batchnav.envs.arguments import bank_of, check_kinds
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
+from batchnav.envs.options import EnvOptions
 from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu, with_current_names
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
@@ -24,7 +25,6 @@ from batchnav.mapping.observations import MAPPER
 from batchnav.runtime.checks import check_int, check_open, check_seed, current_argument, refuse_copies
 from batchnav.runtime.conversion import as_actions, as_mask, to_output
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import check_observation
@@ -51,24 +51,13 @@ class NavEnv(gym.vector.VectorEnv):
         device: "cpu", "cuda" or "auto"; for a `SceneBank` the bank's device or "auto".
         seed: seed of episode sampling, 0 to 2^63 - 1; None: a random seed.
         task: a name in `batchnav.tasks.TASKS`.
-        config: the configuration, or the name of a preset (`batchnav.envs.config.PRESETS`). `options` override fields
-            of its body, main camera, sensors and task.
+        config: the configuration, or the name of a preset (`batchnav.envs.config.PRESETS`); None: the task's defaults.
         sensors: names in `batchnav.sensors.SENSORS` ("CAMERA_SENSOR" for other cameras) and in
             `batchnav.envs.observations.SOURCES`; None: those of the configuration.
         episodes: fixed episodes to play in turn instead of sampled ones.
-        final_observation: also return info["final_obs"], the last observation of an ended episode, valid where
-            info["_final_obs"] is True; costs one more rendering per step.
-        renderer: "raycast", "opengl", or "auto" for the faster one on this machine.
-        first_env: index of the first environment among those of all processes of a run, so that each environment plays
-            the same episodes as in a run of one process.
-        copy: return copies. If False, returned tensors belong to the environment and are valid until the next call,
-            which saves memory bandwidth. Observations in tensors of the caller (`observe_into`) are never copied.
-        output: "torch", or "numpy" for arrays on the host.
-        material_library: materials that those of procedural houses are resampled from between rollouts, if a sensor
-            observes colour (`batchnav.procedural.make_material_library()`); None: materials stay. A `SceneBank` has its
-            own library; each environment of a bank randomises its own copy of the materials.
-        autoreset_mode: Gymnasium's mode. NEXT_STEP: the step after an episode's end begins the next episode and ignores
-            the action. DISABLED: `reset(options={"reset_mask": ended})` begins it. The learner requires SAME_STEP.
+        options: fields of `batchnav.envs.options.EnvOptions` (`final_observation`, `renderer`, `first_env`, `copy`,
+            `output`, `autoreset_mode`, `material_library`), and fields of the configuration's body, main camera,
+            sensors and task, such as `height=128`, which replace those of `config`.
 
     ArgumentError or ConfigError for invalid arguments; ArgumentError for a step before the first `reset` and for any
     call after `close`; NavMeshError for a scene whose navmesh was baked for another body; EpisodeError for a scene
@@ -88,22 +77,16 @@ class NavEnv(gym.vector.VectorEnv):
         config: NavConfig | str | None = None,
         sensors: Sequence[str] | None = None,
         episodes: EpisodeTable | None = None,
-        final_observation: bool = False,
-        renderer: str = "raycast",
-        first_env: int = 0,
-        copy: bool = True,
-        output: str = "torch",
-        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
-        material_library: MaterialLibrary | None = None,
-        **options,
+        **options: Any,
     ):
-        former = options.pop("swatches", None)
-        material_library = current_argument("swatches", former, "material_library", material_library)
+        former, library = options.pop("swatches", None), options.get("material_library")
+        options["material_library"] = current_argument("swatches", former, "material_library", library)
+        own, options = EnvOptions.split(options)
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
         seed = secrets.randbits(63) if seed is None else check_seed(seed)
-        check_kinds(task, config, sensors, episodes, renderer, material_library, output)
-        self._copy, self._output = copy, output
-        self.metadata = self.metadata | {"autoreset_mode": autoreset_mode_of(autoreset_mode)}
+        check_kinds(task, config, sensors, episodes)
+        self._copy, self._output = own.copy, own.output
+        self.metadata = self.metadata | {"autoreset_mode": own.autoreset_mode}
         self.config = nav_config(config, options, task)
         if sensors is not None:
             self.config = dataclasses.replace(self.config, sensors=tuple(sensors))
@@ -113,7 +96,7 @@ class NavEnv(gym.vector.VectorEnv):
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes with a SceneStream, expected None")
-        self.bank = bank_of(scenes, num_envs, device, appearance_needed(self.sources.values()), material_library)
+        self.bank = bank_of(scenes, num_envs, device, appearance_needed(self.sources.values()), own.material_library)
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
@@ -121,14 +104,14 @@ class NavEnv(gym.vector.VectorEnv):
         self._playing = False  # True from the first reset until `close`
         self._num_randomizations = torch.zeros(1, dtype=torch.int64)
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
-        self.sim = Simulator(self.bank, num_envs, body, make_task, seed, first_env)
+        self.sim = Simulator(self.bank, num_envs, body, make_task, seed, own.first_env)
         self.task = self.sim.task
         self.frame = Frame(
             self.bank,
             self.sim.bodies,
             self.config.all_cameras,
             self.sources.values(),
-            renderer,
+            own.renderer,
             self.sim.sampling,
             self.task,
         )
@@ -137,7 +120,7 @@ class NavEnv(gym.vector.VectorEnv):
             self.stream.begin(self.sim)
         elif episodes is None:
             self.sim.check_scenes()
-        self._allocate(final_observation)
+        self._allocate(own.final_observation)
 
     @property
     def mapper(self) -> Mapper | None:

@@ -15,6 +15,7 @@ from batchnav.data.scenes import load_scenes
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import needed_appearance
+from batchnav.envs.options import OPTION_NAMES
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym.frames import FrameRenderer
@@ -145,10 +146,7 @@ def make_nav(
     return GymnasiumNav(scenes, num_envs, render_mode, task=task, config=made, sensors=sensors, **own)
 
 
-NAV_ARGUMENTS = {
-    "device", "seed", "episodes", "final_observation", "renderer", "first_env", "copy", "output", "autoreset_mode",
-    "material_library",
-}  # fmt: skip
+NAV_ARGUMENTS = OPTION_NAMES | {"device", "seed", "episodes"}
 """Arguments of `NavEnv` that are not fields of a configuration."""
 
 
