@@ -17,7 +17,7 @@ from batchnav.data.sources.scene_source import (
     stage_source,
 )
 from batchnav.errors import MeshError
-from batchnav.scene.formats import not_read
+from batchnav.scene.formats import unsupported_format
 from batchnav.scene.mesh import SUFFIXES
 
 
@@ -43,7 +43,7 @@ def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -
     if path.suffix.lower() in SUFFIXES and path.is_file():
         return [file_source(path) if frame is None else mesh_source(path, frame)]
     if path.is_file() and not path.name.endswith(DATASET_CONFIG):
-        kind = not_read(path.suffix)
+        kind = unsupported_format(path.suffix)
         raise MeshError(
             f"{path}: found {kind or 'a file of another kind'}; expected {', '.join(SUFFIXES)}, *{STAGE_CONFIG}, "
             f"*{SCENE_INSTANCE}, *{DATASET_CONFIG}, or a folder of these"

@@ -10,6 +10,7 @@ another connection back come last (low points: Hopcroft and Tarjan, "Efficient a
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def branches(links: Links, num_polygons: int) -> tuple[np.ndarray, np.ndarray]:
     for polygon, target in zip(links.polygon.tolist(), links.target.tolist(), strict=True):
         neighbours[polygon].append(target)
         neighbours[target].append(polygon)
-    order, parent, apart = _walk(neighbours)
+    order, parent, apart = _depth_first(neighbours)
     size, near = [1] * num_polygons, [1] * num_polygons  # sizes of subtrees: all polygons, and those not apart
     for polygon in reversed(order):
         above = parent[polygon]
@@ -61,7 +62,7 @@ def branches(links: Links, num_polygons: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array(number, np.int32), np.array(found, np.int32).reshape(-1, 2)
 
 
-def _walk(neighbours: list[list[int]]) -> tuple[list[int], list[int], list[bool]]:
+def _depth_first(neighbours: list[list[int]]) -> tuple[list[int], list[int], list[bool]]:
     """Depth-first traversal: order, parent of each polygon (-1: root), and flags of polygons that are apart.
 
     A polygon is apart if its subtree has no connection to polygons above its parent.
@@ -71,14 +72,14 @@ def _walk(neighbours: list[list[int]]) -> tuple[list[int], list[int], list[bool]
     order: list[int] = []
     for root in range(number):
         waiting = [] if place[root] >= 0 else [root]
-        ways = []
+        rest: list[Iterator[int]] = []  # neighbours left to visit, for each waiting polygon
         while waiting:
             polygon = waiting[-1]
             if place[polygon] < 0:
                 place[polygon] = lowest[polygon] = len(order)
                 order.append(polygon)
-                ways.append(iter(neighbours[polygon]))
-            for other in ways[-1]:
+                rest.append(iter(neighbours[polygon]))
+            for other in rest[-1]:
                 if place[other] < 0:
                     parent[other] = polygon
                     waiting.append(other)
@@ -86,7 +87,7 @@ def _walk(neighbours: list[list[int]]) -> tuple[list[int], list[int], list[bool]
                 lowest[polygon] = min(lowest[polygon], place[other])
             else:
                 waiting.pop()
-                ways.pop()
+                rest.pop()
                 above = parent[polygon]
                 if above >= 0:
                     apart[polygon] = lowest[polygon] >= place[above]

@@ -32,13 +32,15 @@ from batchnav.navmesh.tile import MAX_VERTICES, WALKABLE, Tile
 from batchnav.runtime.kernels.decorators import cpu_function
 
 _MIN_AREA = 1e-5
+"""Smallest area of a polygon that is not excluded, square metres."""
 _MAX_ISOLATION = 2.0
+"""Largest isolation that is stored, metres."""
 _PAIRS_PER_POLYGON = 10_000
 """Largest number of pairs of nearby polygons, per polygon, that `_isolation` compares: about 10 us each polygon."""
 
 
 def build(file: NavMeshFile) -> NavMeshData[np.ndarray]:
-    """Rows of one navmesh file (K = 1)."""
+    """Rows of one navmesh file (K = 1). NavMeshError where it has no polygon."""
     first = np.cumsum([0] + [len(tile.polygons) for tile in file.tiles])
     if first[-1] == 0:
         raise NavMeshError("navmesh: found no polygon, expected at least one")
@@ -111,8 +113,8 @@ def _polygon_rows(file: NavMeshFile, links: Links) -> np.ndarray:
     neighbour = rows["edges"]["neighbour"]
     neighbour[:] = WALL
     neighbour[links.polygon, links.edge] = links.target
-    ways, times = np.unique(links.polygon * MAX_VERTICES + links.edge, return_counts=True)
-    neighbour[ways[times > 1] // MAX_VERTICES, ways[times > 1] % MAX_VERTICES] = SEVERAL
+    edges, counts = np.unique(links.polygon * MAX_VERTICES + links.edge, return_counts=True)
+    neighbour[edges[counts > 1] // MAX_VERTICES, edges[counts > 1] % MAX_VERTICES] = SEVERAL
     return rows
 
 
@@ -141,7 +143,10 @@ def _islands(links: Links, walkable: np.ndarray) -> np.ndarray:
 
 
 def _island_radii(polygons: np.ndarray, island: np.ndarray) -> np.ndarray:
-    """Distance from the mean to the farthest vertex of each island; a vertex counts once per polygon, as in Habitat."""
+    """f32 [I]: distance from the mean to the farthest vertex of each island, metres.
+
+    A vertex counts once per polygon, as in Habitat.
+    """
     number = int(island.max(initial=-1)) + 1
     used = np.arange(MAX_VERTICES) < polygons["vertices"][:, None]
     polygon, corner = np.nonzero(used & (island >= 0)[:, None])
@@ -199,7 +204,7 @@ def _sweep(low, high, island, isolation_out):
 
 
 def _cumulative_area(polygons: np.ndarray, walkable: np.ndarray) -> np.ndarray:
-    """Cumulative fraction of the walkable area seen from above (the sum over each polygon's triangle fan)."""
+    """f32 [P]: cumulative fraction of the walkable area, seen from above (sum over each polygon's triangle fan)."""
     area = np.zeros(len(polygons))
     x, _, z = np.moveaxis(polygons["edges"]["start"].astype(np.float64), 2, 0)
     for k in range(2, MAX_VERTICES):

@@ -39,7 +39,8 @@ _OFF_THE_MESH = np.float32(np.inf)
 def distance_to_wall(nav, scene, point, max_distance, scratch, row):
     """Horizontal distance in metres to the nearest wall, at most `max_distance`; inf off the mesh.
 
-    Only walls that portals within that distance connect to the point count, not those of another storey or room.
+    A wall counts only if portals within that distance connect it to the point: no wall of another storey, or behind
+    another wall.
     """
     start, centre = nearest_polygon(nav, scene, point)
     if start < 0:

@@ -12,6 +12,8 @@ from batchnav.navmesh.tile import MAX_VERTICES, Tile
 from batchnav.runtime.kernels.decorators import cpu_function, device_function
 
 _SLAB, _MAX_CONNECTIONS = np.float32(0.01), 4
+"""Distance within which border edges touch, metres, and largest number of links of a border edge to one tile (Detour).
+"""
 _STEPS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
 """Column and row step to the adjacent tile on each of the eight sides."""
 _ANY_SIDE = -1
@@ -40,18 +42,24 @@ class Links(NamedTuple):
 
 
 class _Borders(NamedTuple):
-    """Edges on tiles' borders; those of tile t are rows first[t] to first[t + 1] - 1."""
+    """B edges on tiles' borders; those of tile t are rows first[t] to first[t + 1] - 1."""
 
     first: np.ndarray
+    """i64 [T + 1]."""
     polygon: np.ndarray
+    """i64 [B]: polygon of the edge."""
     edge: np.ndarray
+    """i64 [B]: number of the edge in its polygon."""
     side: np.ndarray
+    """i64 [B]: side of the tile: 0, 2, 4 or 6."""
     start: np.ndarray
+    """f32 [B, 3], metres."""
     end: np.ndarray
+    """f32 [B, 3], metres."""
 
 
 def connect_tiles(tiles: list[Tile], walkable: np.ndarray) -> Links:
-    """Links between walkable polygons.
+    """Links between walkable polygons, within tiles and across their borders; `walkable` is bool [P].
 
     NavMeshError where tiles have too many border edges to compare within seconds.
     """
@@ -114,10 +122,10 @@ def _neighbouring(tiles: list[Tile], num_edges: list[int]) -> np.ndarray:
         if not num_edges[index]:
             continue
         here = added.setdefault((tile.x, tile.y), [])
-        beside = [(other, _ANY_SIDE, _ANY_SIDE) for other in here]
+        adjacent = [(other, _ANY_SIDE, _ANY_SIDE) for other in here]
         for side, (column, row) in enumerate(_STEPS):
-            beside += [(other, side, (side + 4) % 8) for other in added.get((tile.x + column, tile.y + row), ())]
-        for other, there, back in beside:
+            adjacent += [(other, side, (side + 4) % 8) for other in added.get((tile.x + column, tile.y + row), ())]
+        for other, there, back in adjacent:
             pairs += [(index, other, there), (other, index, back)]
             compared += 2 * (_TWO_TILES + num_edges[index] * num_edges[other])
         if compared > _MOST_COMPARED:
@@ -162,7 +170,7 @@ def _cross(pairs, climb, borders, links_out, portals_out):
 
 
 @device_function
-def _stretch(borders, k, along):
+def _ordered_ends(borders, k, along):
     """Ends of an edge, the lower one along an axis first."""
     if borders.start[k, along] < borders.end[k, along]:
         return borders.start[k], borders.end[k]
@@ -174,8 +182,8 @@ def _meet(borders, k, m, along, climb):
     """True if two border edges overlap where their heights differ by at most twice the climb."""
     if abs(borders.start[k, 2 - along] - borders.start[m, 2 - along]) > _SLAB:
         return False
-    a_low, a_high = _stretch(borders, k, along)
-    b_low, b_high = _stretch(borders, m, along)
+    a_low, a_high = _ordered_ends(borders, k, along)
+    b_low, b_high = _ordered_ends(borders, m, along)
     low = max(a_low[along] + _SLAB, b_low[along] + _SLAB)
     high = min(a_high[along] - _SLAB, b_high[along] - _SLAB)
     if low > high:
@@ -191,10 +199,10 @@ def _meet(borders, k, m, along, climb):
 
 @device_function
 def _portal(borders, k, m, along, row, portals_out):
-    """Overlap on edge k, quantised to 1/255 of its length as in Detour."""
+    """Write the overlap of border edges k and m, on edge k, quantised to 1/255 of its length as in Detour."""
     start, end = borders.start[k], borders.end[k]
-    a_low, a_high = _stretch(borders, k, along)
-    b_low, b_high = _stretch(borders, m, along)
+    a_low, a_high = _ordered_ends(borders, k, along)
+    b_low, b_high = _ordered_ends(borders, m, along)
     length = end[along] - start[along]
     one = (max(a_low[along], b_low[along]) - start[along]) / length
     other = (min(a_high[along], b_high[along]) - start[along]) / length

@@ -39,8 +39,9 @@ POLYGON_ROW = np.dtype([
     ("centre", "f4", 3), ("island", "i4"),
     ("edges", [("start", "f4", 3), ("neighbour", "i4")], MAX_VERTICES),
 ])  # fmt: skip
-"""Edge k goes from vertex k to the next; its neighbour is a polygon, WALL or SEVERAL. Isolation, metres: if a point's
-distance to this polygon is below half of it, the nearest island is that of this polygon."""
+"""Edge k goes from vertex k to the next; its neighbour is a polygon, WALL or SEVERAL. Isolation is a lower bound on the
+distance to the nearest other island, metres: if a point is nearer to this polygon than half of it, no other island is
+nearer."""
 TRIANGLE_ROW = np.dtype([("corners", [("point", "f4", 3), ("extra", "i4")], 3)])
 """A detail triangle abc. `extra` of the first corner is a mask. Bit e: edge e (0 is ab) is on the outline. Bit 3 + e:
 edge e belongs to this triangle in loops over all edges."""
@@ -122,7 +123,7 @@ _GRID, _TILES, _SIZE = (_column(SCENE_ROW, field) for field in ("origin_x", "fir
 
 @inline_function
 def scene_grid(nav, scene):
-    """Origin and size of a scene's tiles: (origin x, z, width, depth)."""
+    """(origin x, origin z, tile width, tile depth) of a scene's grid of tiles, metres."""
     return load4(nav.scenes, scene, _GRID)
 
 
@@ -325,7 +326,7 @@ def pack(navmeshes: list[NavMeshData[np.ndarray]]) -> NavMeshData[np.ndarray]:
 
 
 def moved(part: NavMeshData[np.ndarray], first: NavMeshData[int]) -> NavMeshData[np.ndarray]:
-    """A copy of a navmesh with ids for rows that begin at `first` in larger arrays."""
+    """A copy of a navmesh for concatenated arrays, where the rows of each of its arrays begin at `first`."""
     rows = NavMeshData(*map(np.int32, first))
     part = NavMeshData(*(array.copy() for array in part))
     scene, tile = records(part.scenes, SCENE_ROW), records(part.tiles, TILE_ROW)

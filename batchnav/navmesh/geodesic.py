@@ -43,8 +43,11 @@ from batchnav.runtime.kernels.intrinsics import fma
 
 NO_PATH = np.float32(np.inf)
 _H_SCALE = np.float32(0.999)
+"""Factor of the heuristic (Detour's H_SCALE)."""
 _EQUAL = np.float32(1e-5)
+"""Tolerance of `_nearly_same` (Magnum)."""
 _AT_PORTAL = np.float32(0.001 * 0.001)
+"""Squared distance within which the start lies on the first portal, square metres."""
 
 
 @lean_function
@@ -56,7 +59,10 @@ def geodesic_distance(nav, scene, start, goal, scratch, row):
 
 @lean_function
 def find_path(nav, scene, start, goal, scratch, row):
-    """(length, number of corners with both ends, corner after the start). Writes to `scratch.corners` what fits."""
+    """(length in metres, number of corners including both ends, corner after the start).
+
+    Writes the corners to `scratch.corners`, at most `scratch.max_corners` of them.
+    """
     first, on_first = nearest_polygon(nav, scene, start)
     if first < 0:
         return NO_PATH, 0, NOWHERE
@@ -257,8 +263,8 @@ def _closest_on_outline(nav, polygon, point):
 @inline_function
 def _keep_corner(corner, point, scratch, row):
     if corner < scratch.max_corners:
-        slot = row * scratch.max_corners + corner
-        scratch.corners[slot, 0], scratch.corners[slot, 1], scratch.corners[slot, 2] = point
+        at = row * scratch.max_corners + corner
+        scratch.corners[at, 0], scratch.corners[at, 1], scratch.corners[at, 2] = point
 
 
 @inline_function

@@ -15,7 +15,7 @@ from batchnav.navmesh.tile import WALKABLE
 SMALL_ISLAND = 1.5
 """Smallest radius of an island for sampling episodes, metres (Habitat's ISLAND_RADIUS_LIMIT)."""
 _MAIN_SHARE = 1 / 3
-"""Smallest share of the largest island's area for an island below it to be the main one: it may be a roof."""
+"""Smallest area of the main island, as a share of the largest island's, which may be a roof."""
 
 
 class Island(NamedTuple):

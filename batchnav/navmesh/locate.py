@@ -31,9 +31,12 @@ _FAR_AWAY = (FAR, FAR, FAR)
 _REACH, _REACH_Y = np.float32(2.0), np.float32(4.0)
 """Half sizes of the search box, metres (habitat-sim)."""
 _TOUCH = np.float32(1e-8)
+"""Squared distance from an edge within which a point may be on the outline, square metres."""
 _SLACK_Y = np.float32(1.0)
+"""Height beyond the climb in which `polygon_at_height` searches, metres."""
 _TWO = np.float32(2.0)
 _OUTLINE, _EACH_ONCE = 0, 3
+"""First bits of the two masks in a triangle's edge flags (`data.TRIANGLE_ROW`)."""
 
 
 @lean_function
@@ -109,7 +112,7 @@ def nearest_within(nav, scene, point, bound):
 
 @inline_function
 def distance_to_polygon(nav, polygon, point, climb):
-    """Squared distance by which `nearest_polygon` compares polygons, and the closest point."""
+    """Squared distance by which `nearest_polygon` compares polygons, square metres, and the closest point."""
     if contains(nav, polygon, point):
         height = _height_inside(nav, polygon, point)
         d = abs(point[1] - height) - climb

@@ -34,7 +34,9 @@ per thread. In larger batches each thread runs several searches."""
 _CUDA_SCRATCH = 2**30
 """Limit of the scratch memory on a CUDA device, bytes; it reduces concurrency in scenes of thousands of polygons."""
 _LOCATE = np.float32(1e-2)
+"""Horizontal tolerance of `is_navigable`, metres (habitat-sim)."""
 _MAX_PIXELS = 2**26
+"""Largest number of pixels of a top-down view."""
 _FAR = 1e6
 """Largest length argument, metres."""
 
@@ -45,12 +47,12 @@ Array = Any
 class NavMesh:
     """A navmesh whose queries agree with habitat-sim's PathFinder (Detour): steps to 1e-4 m, distances to 1e-3 m.
 
-    Points are in metres, +Y up: f32 or f64 [N, 3], or [3] for a single point and a single result. A point that is not
-    finite or far away is off the mesh: then `snap` returns NaN, `is_navigable` False, `geodesic_distance` and
-    `distance_to_wall` inf, `island` -1, and `try_step` the start.
+    Points are in metres, +Y up: f32 or f64 [N, 3], or [3] for a single point and a single result. A point is off the
+    mesh if it is not finite, or farther from the mesh than `snap` searches. For such points `snap` returns NaN,
+    `is_navigable` False, `geodesic_distance` and `distance_to_wall` inf, `island` -1, and `try_step` the start.
 
     On the CPU arguments and results are NumPy arrays; `to("cuda")` returns the same navmesh for torch tensors on the
-    GPU. An object has one scratch memory and must not be used by several Python threads at once.
+    GPU. A `NavMesh` has one scratch memory, so it must not be used by several Python threads at once.
     """
 
     def __init__(self, file: navmesh_file.NavMeshFile, device: str | torch.device = "cpu"):
@@ -60,6 +62,7 @@ class NavMesh:
         self._place(resolve_device(device))
 
     def _place(self, device: torch.device) -> None:
+        """Copy the rows to a device and make the kernel arguments."""
         self.device = device
         self._tensors = to_device(self.data, device)
         self._nav = view(self._tensors)
@@ -115,7 +118,7 @@ class NavMesh:
         return NavMesh(moved(self.file, np.asarray(offset, np.float64)), self.device)
 
     def __getstate__(self) -> tuple[navmesh_file.NavMeshFile, NavMeshData[np.ndarray], torch.device]:
-        """State for copies and pickles, without the kernels' views of memory, which are created anew."""
+        """State for copies and pickles, without the kernel arguments, which `__setstate__` makes again."""
         return self.file, self.data, self.device
 
     def __setstate__(self, state: tuple[navmesh_file.NavMeshFile, NavMeshData[np.ndarray], torch.device]) -> None:
@@ -246,7 +249,7 @@ class NavMesh:
         return self.is_navigable(points, eps).reshape(rows, columns)
 
     def sample(self, n: int, seed: int = 0, island: int | Literal["largest"] | None = None) -> Array:
-        """Random points, uniform over the walkable area as seen from above, f32 [n, 3]. Same seed, same points.
+        """Random points f32 [n, 3], uniform over the walkable area as seen from above; one seed gives the same points.
 
         `island`: number of the island to sample on, or "largest"; None: all islands.
         """
@@ -254,7 +257,7 @@ class NavMesh:
             return self._part(island).sample(n, seed)
         n, seed = check_int("n", n, 0, 2**31 - 1), check_seed(seed)
         if not len(self.data.island_radius):
-            raise ArgumentError("sample: found a navmesh without a walkable polygon, expected one to draw points from")
+            raise ArgumentError("sample: found a navmesh without a walkable polygon, expected one to sample points on")
         out = torch.empty((n, 3), dtype=torch.float32, device=self.device)
         self._run("sample", len(out), seed, out)
         return self._answer(out, False)
@@ -272,12 +275,14 @@ class NavMesh:
         return self._parts[number]
 
     def _locate(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Nearest polygon i32 [N] (-1: none) and nearest point on the mesh f32 [N, 3] (NaN: none)."""
         polygon = torch.empty(len(points), dtype=torch.int32, device=self.device)
         snapped = torch.empty_like(points)
         self._run("locate", len(points), points, polygon, snapped)
         return polygon, snapped
 
     def _paths(self, starts: torch.Tensor, goals: torch.Tensor, max_corners: int):
+        """Distance f32 [N] to the nearest goal, corners of its path i32 [N], and the scratch memory that holds them."""
         rows = self._rows(len(starts))
         memory, scratch = self._memory(rows, max_corners)
         distance = torch.empty_like(starts[:, 0])
@@ -300,6 +305,7 @@ class NavMesh:
         return kept[1:]
 
     def _run(self, name: str, threads: int, *args: Any) -> None:
+        """Run the kernel of a query, `batch.NAME_cpu` or `batch.NAME_cuda`, the latter with this number of threads."""
         if threads == 0:
             return
         args = tuple(view(arg) for arg in args)
@@ -335,6 +341,7 @@ class NavMesh:
         return goals.contiguous()
 
     def _answer(self, value: torch.Tensor, single: bool) -> Array:
+        """A result as NumPy (CPU) or torch (CUDA), without its first dimension for a single point."""
         value = value[0] if single else value
         if self.device.type != "cpu":
             return value

@@ -38,11 +38,15 @@ from batchnav.runtime.kernels.intrinsics import fma
 
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
 _CLEAR = np.float32(1e-3)
+"""Isolation above which no other island can be nearest, metres; a margin for rounding."""
 _SEARCH_SLACK = np.float32(1e-3)
+"""Distance added to the radius of the search for walls, metres (Detour)."""
 _NUDGE = np.float32(1e-4)
+"""Distance by which an end on a border between islands moves into its polygon, metres."""
 _POOL, _STACK = 64, 48
 """Limits of a step: polygons touched and polygons queued (Detour's tiny node pool and its stack)."""
 _MAX_LINKS = 8
+"""Largest number of links of one edge that a step follows (Detour)."""
 
 
 @lean_function
@@ -77,7 +81,7 @@ def try_step(nav, scene, start, end, sliding, scratch, row):
 
 @lean_function
 def _on_island(nav, scene, point, hint, island, climb):
-    """True if the polygon nearest to a point is on an island. `hint`: a polygon of that island, probably near."""
+    """True if the polygon nearest to a point is on `island`. `hint`: a polygon of that island, probably near."""
     bound, _ = distance_to_polygon(nav, hint, point, climb)
     if _TWO * math.sqrt(bound) + _CLEAR < polygon_isolation(nav, hint):
         return True
@@ -195,7 +199,7 @@ def _queued(polygon, tail, scratch, row):
 
 @inline_function
 def _touch(polygon, touched, scratch, row):
-    """Add a polygon to those touched: (True if Detour's node pool has room for it, the new count)."""
+    """Add a polygon to those touched: (True if it fits in Detour's node pool, the new count)."""
     if list_read(0, scratch, row) == polygon:
         return True, touched
     for k in range(touched - 1):

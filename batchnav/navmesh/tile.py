@@ -37,7 +37,8 @@ class Tile(NamedTuple):
     detail_vertices: np.ndarray
     """f32 [D, 3]."""
     detail_triangles: np.ndarray
-    """u8 [R, 4]: three vertices (below num_vertices: of the polygon, else detail vertices), edge flags."""
+    """u8 [R, 4]: three vertices, and edge flags. Vertex k is the polygon's if k < n, its number of vertices, else its
+    detail vertex k - n."""
     bv_nodes: np.ndarray
     """BV_NODE [B]: boxes relative to `low`, in cells of 1 / `bv_quant` metres."""
     low: np.ndarray
@@ -45,9 +46,13 @@ class Tile(NamedTuple):
     high: np.ndarray
     """f32 [3]."""
     walkable_height: float
+    """Agent height, metres."""
     walkable_radius: float
+    """Agent radius, metres."""
     walkable_climb: float
+    """Height of a step that an agent can climb, metres."""
     bv_quant: float
+    """Cells of the BV tree per metre."""
     max_links: int
     x: int = 0
     y: int = 0

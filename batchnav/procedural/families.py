@@ -35,7 +35,7 @@ class SceneFamily(NamedTuple):
     splits: Mapping[str, range] = SPLITS
     """Seeds of training, validation and test scenes."""
     random_materials: bool = True
-    """True where finishes of the surface can be randomised while training (`scenes.randomize_materials`)."""
+    """True if the materials of its scenes can be randomised during training (`scenes.randomize_materials`)."""
 
     def meshes(self, seed: int, surface: bool) -> tuple[TriangleMesh, TriangleMesh]:
         """The mesh to bake the navmesh from, and the mesh that cameras see."""
@@ -55,5 +55,5 @@ FAMILIES = {
 }
 """Scene families by name."""
 EPISODE_FAMILIES = {file: family for family in FAMILIES.values() for file in family.episode_files}
-"""The family of each fixed episode file, by the file's name. One number over all files hides where an agent fails, so
-each file has one family."""
+"""The family of each fixed episode file, by the file's name. Each file has one family, since a mean over several
+families would hide in which of them an agent fails."""

@@ -98,7 +98,7 @@ def stored_fields(fields: Collection[str]) -> frozenset[str]:
 
 
 def split_fields(fields: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Fields that belong to the mesh with colours, and fields that belong to the mesh with ids."""
+    """Fields of the mesh with colours, and fields of the mesh with ids, where ids have a mesh of their own."""
     of_ids = fields & {*ID_FIELDS, *TILE_FIELDS}
     return fields - of_ids, of_ids | (fields & {"normal"}) if of_ids.intersection(ID_FIELDS) else frozenset()
 
@@ -115,7 +115,11 @@ def pack_appearance(
 ) -> Appearance[np.ndarray]:
     """Concatenated appearance of several meshes as NumPy arrays; only `fields` have rows.
 
-    `categories`: see `appearance_of`. `palette`: materials that precede those of the meshes; None: no such materials.
+    Args:
+        meshes: meshes, in the order of the bank's scenes.
+        fields: fields that have rows.
+        categories: as in `appearance_of`.
+        palette: materials that precede those of the meshes; None: no such materials.
     """
     palette, parts, first = palette or Palette(), [], NO_ROWS
     for mesh in meshes:

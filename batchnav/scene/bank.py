@@ -35,7 +35,7 @@ MAX_TRIANGLES = 2**29
 
 
 class BVHData(NamedTuple, Generic[Column]):
-    """Concatenated BVHs of K scenes, as tensors or as the arrays that `view` makes. Links count rows from 0."""
+    """Concatenated BVHs of K scenes: tensors, or the kernel arguments from `view`. Links are rows of these arrays."""
 
     nodes: Column
     """f32 [M, 16]: nodes, see scene/bvh.py."""
@@ -73,7 +73,8 @@ class SceneBank:
         self.bvh = bvh
         self.navmesh = navmesh
         self.first_triangle = torch.tensor(first_triangle, dtype=torch.int32, device=device)
-        """i32 [K]: number of each scene's first triangle; the others follow in the order of the mesh's faces."""
+        """i32 [K]: number of each scene's first triangle in `Visibility.triangle`; its other triangles follow in the
+        order of the mesh's faces."""
         self.appearance = appearance
         """Appearance of the triangles, or None without appearance. Fields outside `appearance_fields` have no rows."""
         self.appearance_fields = appearance_fields
@@ -81,8 +82,8 @@ class SceneBank:
         self.material_sampler = material_sampler
         """Randomises the materials of procedural houses; None without a material library."""
         self.semantic = semantic
-        """The same scenes as sensors of ids see them, where a scene has a mesh for its ids and the bank has fields of
-        ids; None: ids belong to this bank's triangles."""
+        """Bank with the meshes that sensors of ids see, if the bank has fields of ids and a scene has such a mesh
+        (`Scene.semantic`); None: ids belong to this bank's triangles."""
         self._categories = categories or {"": 0}
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
@@ -106,13 +107,14 @@ class SceneBank:
         appearance: bool | Collection[str] = False,
         material_library: MaterialLibrary | None = None,
     ) -> SceneBank:
-        """Copy scenes to a device: BVHs, navmeshes and, with `appearance`, the data of sensors beyond depth.
+        """Copy scenes to a device: BVHs, navmeshes and, with `appearance`, what sensors other than depth read.
 
         Args:
             scenes: at least one Scene.
             device: torch device, or "auto".
             appearance: True, False, or names of fields of `scene.appearance.Appearance`.
-            material_library: finishes for `randomize_materials`; None: materials are fixed. Needs colour fields.
+            material_library: materials for `randomize_materials` to choose from, which needs colour fields; None:
+                materials are fixed.
 
         Raises ArgumentError for an argument of the wrong type, no scenes, or a library without colour fields.
         """
@@ -156,7 +158,10 @@ class SceneBank:
         return SceneBank(scenes, bvh, self.navmesh, first, look, self.device, fields, categories)
 
     def with_own_materials(self) -> SceneBank:
-        """A bank for another environment: with its own materials if these can be randomised, else this bank itself."""
+        """The bank with its own copy of the materials, so that another environment can randomise them.
+
+        The bank itself if materials are fixed.
+        """
         if self.material_sampler is None or self.appearance is None:
             return self
         bank, materials = copy.copy(self), self.appearance.materials.clone()

@@ -85,7 +85,7 @@ def prefetch_child(link, nodes, triangles):
 
 
 def moved_nodes(nodes: np.ndarray, first_node: int, first_triangle: int) -> np.ndarray:
-    """A copy of a BVH's nodes with links for rows that begin at these rows of larger arrays."""
+    """A copy of a BVH's nodes for concatenated arrays, where its nodes and triangles begin at these rows."""
     nodes = nodes.copy()
     links = nodes.view(np.int32)[:, LINKS : LINKS + 2]
     links += np.where(links >= 0, first_node, -4 * first_triangle).astype(np.int32)
@@ -123,6 +123,7 @@ def build_bvh(mesh: TriangleMesh) -> BVH:
 
 @cpu_function
 def _pack_triangles(corners, order, slack, triangles_out):
+    """Write the planes f32 [F, 12] of triangles f32 [F, 3, 3], in leaf order."""
     for i in range(len(order)):
         t = corners[order[i]]
         planes = triangle_planes(
@@ -176,6 +177,7 @@ def _build(slack, boxes_out, order_out, nodes_out, links_out):
 
 @lean_function
 def _set_children(row, boxes, first, second, slack, nodes_out):
+    """Write two boxes, extended by `slack`, as the children of a node."""
     for side, child in enumerate((first, second)):
         for axis in range(3):
             low, high = boxes[child, axis] - slack, boxes[child, axis + 3] + slack
@@ -188,6 +190,7 @@ def _set_children(row, boxes, first, second, slack, nodes_out):
 
 @lean_function
 def _clear(row, boxes_out):
+    """Make a box empty."""
     for k in range(3):
         boxes_out[row, k] = np.inf
         boxes_out[row, k + 3] = -np.inf
@@ -195,6 +198,7 @@ def _clear(row, boxes_out):
 
 @lean_function
 def _grow(row, other, others, boxes_out):
+    """Extend a box to contain box `other` of `others`."""
     for k in range(3):
         boxes_out[row, k] = min(boxes_out[row, k], others[other, k])
         boxes_out[row, k + 3] = max(boxes_out[row, k + 3], others[other, k + 3])
@@ -202,6 +206,7 @@ def _grow(row, other, others, boxes_out):
 
 @lean_function
 def _union(row, begin, end, boxes, boxes_out):
+    """Write the box around the boxes [begin, end)."""
     _clear(row, boxes_out)
     for i in range(begin, end):
         _grow(row, i, boxes, boxes_out)
@@ -250,8 +255,8 @@ def _split(begin, end, levels, must_split, scratch, boxes_out, order_out):
     if best_axis >= 0:
         least, per_metre = low[best_axis], scale[best_axis]
         middle = _partition(begin, end, best_axis, best_bin, least, per_metre, num_bins, boxes_out, order_out)
-    room = MAX_LEAF << min(levels - 1, 40)  # capacity of each child's subtree
-    if middle == begin or middle == end or max(middle - begin, end - middle) > room:
+    capacity = MAX_LEAF << min(levels - 1, 40)  # of each child's subtree
+    if middle == begin or middle == end or max(middle - begin, end - middle) > capacity:
         middle = (begin + end) // 2
         _select(begin, end, middle, widest, boxes_out, order_out)
     return middle

@@ -1,4 +1,4 @@
-"""Formats of scenes that are not read, and how to convert them."""
+"""File formats of scenes that are not supported, and how to convert them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _KINDS = {
         f"a format that is not read{_CONVERT}",
     ),
 }
-"""What a file is, by suffix, and what to do."""
+"""What a file is, and how to make a mesh file of it, by suffix."""
 
 
-def not_read(suffix: str) -> str | None:
-    """What a file with this suffix is, and how to make a mesh file of it; None for other suffixes."""
+def unsupported_format(suffix: str) -> str | None:
+    """What a file of an unsupported format is, and how to make a mesh file of it; None for other suffixes."""
     return _KINDS.get(suffix.lower())
 
 
-def point_cloud(num_points: int) -> str:
-    """The error for a mesh file that has points only."""
+def point_cloud_error(num_points: int) -> str:
+    """The error message for a mesh file that has points only."""
     return f"holds no triangles: its {num_points} points are {_POINTS}"

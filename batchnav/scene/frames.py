@@ -39,7 +39,7 @@ def rotation_of(up: Up) -> np.ndarray:
 
 
 def check_up(up: str) -> None:
-    """ArgumentError for a name that is no axis."""
+    """ArgumentError for a name that is neither an axis nor "auto"."""
     if up not in get_args(Up):
         raise ArgumentError(f"up: found {up!r}, expected one of {', '.join(get_args(Up))}")
 
@@ -49,13 +49,13 @@ def recentred(
 ) -> tuple[np.ndarray, tuple[float, float, float]]:
     """Vertices [V, 3] near the origin, and the origin that was subtracted from them.
 
-    An axis is shifted where the median of the used vertices is farther than `FAR` from the origin. One line is logged.
+    An axis is shifted if the median of the used vertices is farther than `FAR` from the origin; a warning is logged.
 
     Args:
         vertices: float32 or float64, metres.
         faces: i [F, 3], indices of vertices.
         origin: position of the vertices' frame in the file's coordinates, metres.
-        name: begin of messages.
+        name: start of messages.
 
     Raises MeshError where the file stores such coordinates in steps of more than `COARSEST`.
     """
@@ -82,7 +82,7 @@ def recentred(
 
 
 def with_origin(mesh: TriangleMesh, origin: tuple[float, float, float]) -> TriangleMesh:
-    """The mesh with another origin: vertices that belong to another mesh of the same scene."""
+    """The mesh moved to the frame of another mesh of the same scene, which has this `origin`, metres."""
     if mesh.origin == origin:
         return mesh
     vertices = mesh.vertices.astype(np.float64) + np.subtract(mesh.origin, origin)

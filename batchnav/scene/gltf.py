@@ -30,7 +30,7 @@ from batchnav.types import Surface
 
 MOST_TRIANGLES = 2**22
 _PLACING = 16
-"""Cost of an instance of a mesh, in triangles."""
+"""Number of triangles that each instance of a mesh counts as, in addition to its own, towards the limit."""
 _GLB_MAGIC, _JSON_CHUNK, _BINARY_CHUNK = 0x46546C67, 0x4E4F534A, 0x004E4942
 _MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 _DRACO = "KHR_draco_mesh_compression"
@@ -87,7 +87,7 @@ class _Document:
         unknown = [n for n in self._list("extensionsUsed") if n not in _READ and not _NO_GEOMETRY.match(str(n))]
         if unknown:
             warnings.warn(f"{path}: uses glTF extensions that are not read: {', '.join(map(str, unknown[:5]))}; its "
-                          "geometry may be another", stacklevel=2)  # fmt: skip
+                          "geometry may differ", stacklevel=2)  # fmt: skip
 
     def _list(self, name: str) -> list:
         value = self.tree.get(name, [])
@@ -96,13 +96,14 @@ class _Document:
         return value
 
     def triangles(self) -> tuple[np.ndarray, np.ndarray, Surface | None]:
+        """Vertices f64 [V, 3], faces i64 [F, 3] and surface of the whole scene, in its world frame."""
         vertices, faces, count, total = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0, 0
         looks: list[Corners] = []
         for mesh, matrix in self._placed():
             points, triangles, look = self._mesh(mesh)
             total += len(triangles) + _PLACING
             if max(total, count + len(points)) > self.limit:
-                raise MeshError(f"places more than {self.limit} triangles or vertices, the most for its size")
+                raise MeshError(f"places more than {self.limit} triangles or vertices, the limit for its file size")
             if np.linalg.det(matrix[:3, :3]) < 0:  # reverse corners of mirrored parts, to keep the front outside
                 triangles, look = triangles[:, ::-1], look and look.turned()
             vertices.append(points @ matrix[:3, :3].T + matrix[:3, 3])
@@ -171,7 +172,7 @@ class _Document:
                 if self.materials is not None:
                     looks.append(_look(self, self.materials, primitive, triangles, len(points), decoded))
                 if max(count, sum(map(len, faces))) > self.limit:
-                    raise MeshError(f"holds more than {self.limit} triangles or vertices, the most for its size")
+                    raise MeshError(f"holds more than {self.limit} triangles or vertices, the limit for its file size")
             look = None if self.materials is None else Corners.merged(looks)
             self.meshes[number] = np.concatenate(vertices), np.concatenate(faces), look
         return self.meshes[number]
@@ -200,14 +201,15 @@ class _Document:
         accessor = self.accessors[_index(number, self.accessors)]
         kind, width = np.dtype(_COMPONENT[accessor["componentType"]]), _WIDTH[accessor["type"]]
         if width not in _WIDTHS.get(name, (3,)):
-            raise MeshError(f"stores {name} as {accessor['type']}")
+            widths = " or ".join(map(str, _WIDTHS.get(name, (3,))))
+            raise MeshError(f"stores {name} as {accessor['type']}, expected {widths} numbers per element")
         if accessor.get("normalized") and kind.kind == "f":
             raise MeshError(f"stores {name} as normalized {kind}, expected integers where values are normalized")
         count = _size(accessor["count"])
         if not {"bufferView", "sparse"} & accessor.keys():
             raise MeshError(f"stores {name} in an empty accessor, expected a buffer view or sparse values")
         if count > self.limit:
-            raise MeshError(f"has a {name} accessor of {count} elements, the most for its size is {self.limit}")
+            raise MeshError(f"has a {name} accessor of {count} elements, expected at most {self.limit} for its size")
         values = np.zeros((count, width))  # where there is no buffer view
         if "bufferView" in accessor:
             values = self._rows(accessor, count, kind, width, name).astype(np.float64)
@@ -277,7 +279,7 @@ def _look(
     document: _Document, materials: GltfMaterials, primitive: dict, faces: np.ndarray, num_points: int, decoded: Any
 ) -> Corners:
     """Material, UVs and colours of a primitive's triangles; invalid attributes are skipped and noted."""
-    row, matrix = materials.look(primitive.get("material"))
+    row, matrix = materials.use(primitive.get("material"))
     found: dict[str, np.ndarray | None] = {"TEXCOORD_0": None, "COLOR_0": None}
     for name, kept in zip(found, ("tex_coord", "colors"), strict=True):
         if name not in primitive["attributes"]:
@@ -330,20 +332,24 @@ def _parse(text: bytes) -> dict:
 
 
 def _size(value: Any) -> int:
-    """A valid count of bytes or elements."""
+    """A count of bytes or elements, checked. ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
         raise ValueError(f"found {str(value)[:20]}, expected a whole number")
     return value
 
 
 def _index(value: Any, rows: list) -> int:
+    """An index of `rows`, checked. IndexError or ValueError for anything else."""
     if _size(value) >= len(rows):
         raise IndexError(f"index {value} of {len(rows)}")
     return value
 
 
 def _check_forest(children: list[list[int]]) -> None:
-    """Check that each node has one parent and no node is its own ancestor, so that traversals end."""
+    """MeshError where a node has two parents or is its own ancestor; otherwise traversals end.
+
+    `children`: the children of each node.
+    """
     parents = [0] * len(children)
     for row in children:
         for child in row:

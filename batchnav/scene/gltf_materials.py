@@ -1,8 +1,8 @@
 """Materials of glTF files: base colour factor and texture, with the texture's sampler and transform.
 
-As in habitat-sim's unlit rendering there are no other textures, no second UV set and no alpha; factors and vertex
-colours multiply the texture's bytes without gamma correction. Invalid parts are skipped with a warning: without its
-texture a material keeps its factor.
+As in habitat-sim's unlit rendering, other textures, the second UV set and alpha are ignored; factors and vertex colours
+multiply the texture's bytes without gamma correction. Invalid parts are skipped with a warning: a material whose
+texture is invalid keeps its factor.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _MINIFY = {
 _BROKEN = (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, MeshError, binascii.Error)
 
 
-class Look(NamedTuple):
-    """Row of a material, and transform of its UVs."""
+class MaterialUse(NamedTuple):
+    """How a primitive uses a material: the material's row, and the transform of UVs."""
 
     row: int
     uv_matrix: np.ndarray | None = None
@@ -42,11 +42,11 @@ class Look(NamedTuple):
 
 
 class GltfMaterials:
-    """Materials of primitives, each read once. `document`: a `gltf._Document`."""
+    """Materials of a file's primitives, each read once. `document`: a `gltf._Document`."""
 
     def __init__(self, document, images: Images):
         self._document, self._images = document, images
-        self._looks: dict[Any, Look] = {}
+        self._uses: dict[Any, MaterialUse] = {}
         self._textures: dict[int, int] = {}
         self.materials: list[Material] = []
         self.textures: list[Texture] = []
@@ -55,19 +55,19 @@ class GltfMaterials:
         """Record a problem for the warning about the file."""
         self._images.note(problem)
 
-    def look(self, number: Any) -> Look:
-        """Look of a primitive's material; None: the primitive has no material and is white."""
+    def use(self, number: Any) -> MaterialUse:
+        """Row and UV transform of material `number`; None: of white, for a primitive without a material."""
         key = number if number is None or isinstance(number, int) else str(number)
-        if key not in self._looks:
+        if key not in self._uses:
             material, matrix = PLAIN, None
             if number is not None:
                 try:
                     material, matrix = self._material(number)
                 except _BROKEN as error:
                     self._images.note(f"material {_short(number)} ({_reason(error)})")
-            self._looks[key] = Look(len(self.materials), matrix)
+            self._uses[key] = MaterialUse(len(self.materials), matrix)
             self.materials.append(material)
-        return self._looks[key]
+        return self._uses[key]
 
     def _material(self, number: Any) -> tuple[Material, np.ndarray | None]:
         material = _row(self._document.tree.get("materials", []), number)
@@ -128,7 +128,7 @@ class GltfMaterials:
             uri = image["uri"]
             if uri.startswith("data:"):
                 return base64.b64decode(uri.partition(",")[2])
-            return self._images.beside(urllib.parse.unquote(uri))
+            return self._images.file(urllib.parse.unquote(uri))
         except _BROKEN as error:
             raise MeshError(_reason(error)) from error
 
@@ -153,6 +153,7 @@ def _known(names: dict[int, str], sampler: dict, field: str, default: int) -> st
 
 
 def _row(rows: Any, number: Any) -> dict:
+    """Entry `number` of a list of the file. IndexError for an invalid index."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(rows):
         raise IndexError(f"index {_short(number)} of {len(rows)}")
     return rows[number]

@@ -1,8 +1,8 @@
-"""Object ids by texel, for triangles that the border between two objects crosses.
+"""Object ids by texel, for triangles that show parts of several objects.
 
-HM3D paints ids on textures. A triangle of one object stores its ids like any other; a triangle with several objects
-has a tile: the part of the id texture that it covers, with the texture's wrap mode applied. A pixel reads the nearest
-texel, so ids are exact and no texture of a whole scene is stored.
+HM3D stores ids as colours of textures. A triangle of one object has one id. A triangle of several objects has a tile:
+the part of the id texture that it covers, with the texture's wrap mode applied. A pixel reads the nearest texel, so ids
+are exact, and textures of ids need not be stored as a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ PATCH_WIDTH = 16
 FIRST, WIDTH, HEIGHT = 11, 12, 13
 """Columns of an id patch that hold int bits."""
 MOST_TEXELS = 2**26
-"""Largest number of texels of a scene's tiles: a small file may claim any number. Further triangles keep one id."""
+"""Largest number of texels of a scene's tiles, since a small file may claim any number. Further triangles have one id.
+"""
 _READS = 4
 """Texels that may be read to find tiles, as a multiple of `MOST_TEXELS`."""
 FIELDS = ("tile", "tile_uv", "tiles", "tile_ids")
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class IdTiles(NamedTuple):
-    """Tiles of F triangles: the values of `FIELDS`."""
+    """Tiles of F triangles: the fields `FIELDS` of `types.Surface`."""
 
     tile: np.ndarray
     tile_uv: np.ndarray
@@ -43,7 +44,7 @@ class TileMaker:
 
     Args:
         num_faces: number of the mesh's triangles.
-        name: begin of the warning about triangles beyond `MOST_TEXELS`.
+        name: start of the warning about triangles beyond `MOST_TEXELS`.
     """
 
     def __init__(self, num_faces: int, name: str):
@@ -165,7 +166,7 @@ def merged_tiles(surfaces: list[tuple[Surface | None, int]], categories: list[np
 
     Args:
         surfaces: each mesh's surface and number of triangles.
-        categories: i32, the number of each mesh's categories among those of all.
+        categories: for each mesh i32 [C], the merged number of each of its categories.
     """
     if all(surface is None or surface.tile is None for surface, _ in surfaces):
         return {}

@@ -33,7 +33,7 @@ class AppearanceConfig:
     largest_texture: int = 4096
     """Largest side of a texture, texels; larger textures are halved repeatedly."""
     ids: bool = True
-    """Read a scene's mesh of ids too, where it is another file than the mesh with the colours."""
+    """Also read the mesh with the ids, if that is another file than the mesh with the colours."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -59,8 +59,8 @@ class Images:
                 self.note(f"{name} {error}")
         return self._found[key]
 
-    def beside(self, name: str) -> bytes:
-        """Content of a file that the mesh file names (`runtime/files/beside.py`). MeshError for any other file."""
+    def file(self, name: str) -> bytes:
+        """Content of a file that the mesh file names (`runtime/files/beside.py`). MeshError outside its data root."""
         return read_beside(self.path, name, MeshError)
 
     def note(self, problem: str) -> None:

@@ -1,12 +1,13 @@
 """Material randomisation: new colours and textures for the surfaces of procedural houses, while the bank is in use.
 
-A policy that sees colour can memorise houses by the look of their walls. Randomisation replaces each finish of a house
-(the paint of a room, a floor, the fabric of a sofa) by another finish of the same kind: surfaces with equal finishes
-stay equal, and shades of a finish stay its shades. Textures of one kind cover the same size in metres, so texture
-coordinates do not change. Scenes without finishes (scans and other files) stay as they are.
+A policy that sees colour can memorise houses by the colours of their walls. A *finish* is a colour and texture that
+surfaces of a house share, such as the paint of a room, a floor, or the fabric of a sofa. Randomisation replaces each
+finish by another one of the same kind: surfaces that shared a finish still do, and lighter or darker shades of a finish
+become shades of its replacement. Textures of one kind cover the same size in metres, so texture coordinates do not
+change. Scenes without finishes (scans and other files) do not change.
 
-The look of a house is a function of the seed and of the number of randomisations so far; there is no other state. One
-launch rewrites the rows of materials in place.
+The materials of a house are a function of the seed and of the number of randomisations so far; there is no other state.
+One launch rewrites the rows of materials in place.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from batchnav.runtime.kernels.rng import uniform4
 from batchnav.types import LIGHT_STEPS, Material, Texture
 
 PERIOD = 16
-"""Number of calls between two changes of a house; houses change at different calls. The change is visible to agents in
-the house within an episode, so it must be rare."""
+"""Number of calls between two changes of a house; houses change at different calls. Agents in the house see the change
+within an episode, so changes must be rare."""
 FINISH_WIDTH = 4
 """Columns of a material's row: checksum of the house's `Surface.finish`, number and kind of the finish, shade. Shade is
 2 * light + 1 for the mean colour of the finish's texture, else 2 * light."""
 FIXED = (0, 0, -1, 0)
 """Row of a material that is not randomised."""
 _STREAM = np.uint32(0x46000000)
-"""Offset of the draw numbers, which separates them from the draws of episodes."""
+"""Offset of the random numbers' counter, which separates them from those of episodes."""
 _FIRST, _SECOND = np.int32(0), np.int32(4)
+"""First columns of the two groups of four in a material's row."""
 _LIGHT, _PERIOD = np.float32(1.0 / LIGHT_STEPS), np.uint32(PERIOD)
 
 
@@ -74,7 +76,7 @@ class MaterialSampler:
         self._starts = torch.from_numpy(library.starts).to(finish.device)
 
     def with_materials(self, materials: torch.Tensor) -> MaterialSampler:
-        """A sampler of the same finishes that writes to a copy of the materials."""
+        """A sampler that writes to `materials`, another copy of the bank's materials."""
         other = copy.copy(self)
         other._materials = materials
         return other
@@ -94,7 +96,7 @@ class MaterialSampler:
 
 @inline_function
 def _sample(row, finish, starts, seed, count, every_house, first, materials_out):
-    """Write one material."""
+    """Write row `row` of the materials: the finish that its house has at this call, with the row's shade."""
     house, number, kind, shade = load4(finish, row, _FIRST)
     if kind < 0 or kind >= len(starts) - 1 or starts[kind + 1] == starts[kind]:
         return

@@ -17,7 +17,7 @@ from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files.atomic import as_path, replacing
 from batchnav.runtime.files.reading import read_regular
-from batchnav.scene.formats import not_read, point_cloud
+from batchnav.scene.formats import point_cloud_error, unsupported_format
 from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.images import AppearanceConfig, Images
@@ -58,7 +58,7 @@ def load_mesh(
     config = appearance_config(appearance)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        kind = not_read(suffix)
+        kind = unsupported_format(suffix)
         more = f" (found {kind})" if kind else ""
         raise MeshError(f"{path}: found suffix {suffix!r}, expected one of {', '.join(SUFFIXES)}{more}")
     if path.is_dir():
@@ -69,7 +69,7 @@ def load_mesh(
             raise MeshError("is empty")
         vertices, faces, surface = _read(data, path, config)
         if len(vertices) and not len(faces):
-            raise MeshError(point_cloud(len(vertices)))
+            raise MeshError(point_cloud_error(len(vertices)))
     except MemoryError as error:
         raise MeshError(f"{path}: claims more data than memory holds") from error
     except MeshError as error:

@@ -21,8 +21,8 @@ _OPTIONS = {"-o": 3, "-s": 3, "-t": 3, "-mm": 2} | dict.fromkeys(
 """Options of a texture and their largest numbers of values; fixed for options with one value."""
 _NUMBERS = ("v", "vt", "f")
 """Keywords of lines with numbers, which comments may follow."""
-_AS_THEY_ARE = ((1.0, 1.0), (0.0, 0.0))
-"""Scale and offset of UVs: the identity."""
+_IDENTITY = ((1.0, 1.0), (0.0, 0.0))
+"""Scale and offset that leave UVs unchanged."""
 _MOST_WORDS = 8
 """Largest number of words in the name of a library."""
 
@@ -35,7 +35,7 @@ def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarra
     """
     library = _Materials(images)
     points, corners, counts = array.array("d"), array.array("q"), array.array("q")
-    colors, places, place_of, material_of = array.array("d"), array.array("d"), array.array("q"), array.array("q")
+    colors, uvs, uv_of, material_of = array.array("d"), array.array("d"), array.array("q"), array.array("q")
     material = library.row("")
     for number, line in enumerate(_lines(data), 1):
         try:
@@ -48,17 +48,17 @@ def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarra
                     raise ValueError(f"found {len(rest)} coordinates")
                 colors.extend(map(float, rest[3:6]) if len(rest) >= 6 else (math.inf,) * 3)  # white
             elif word == "f":
-                last, last_place = len(points) // 3, len(places) // 2
+                num_points, num_uvs = len(points) // 3, len(uvs) // 2
                 for corner in rest:
                     vertex, _, others = corner.partition("/")
-                    place, k = others.partition("/")[0], int(vertex)
-                    corners.append(last + k if k < 0 else k - 1)
-                    k = int(place) if place else 0
-                    place_of.append(last_place + k if k < 0 else k - 1)
+                    uv, k = others.partition("/")[0], int(vertex)
+                    corners.append(num_points + k if k < 0 else k - 1)
+                    k = int(uv) if uv else 0
+                    uv_of.append(num_uvs + k if k < 0 else k - 1)
                 counts.append(len(rest))
                 material_of.append(material)
             elif word == "vt":
-                places.extend((*map(float, rest[:2]), 0.0)[:2])
+                uvs.extend((*map(float, rest[:2]), 0.0)[:2])
             elif word == "usemtl":
                 material = library.row(line.split(None, 1)[1].strip() if rest else "")
             elif word == "mtllib":
@@ -69,13 +69,17 @@ def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarra
     color = fractions(np.frombuffer(colors, np.float64).reshape(-1, 3), images.note)
     look = corners_of(np.frombuffer(corners, np.int64)[triangles], 0, None, None if (color >= 1.0).all() else color)
     row = np.frombuffer(material_of, np.int64)[polygon]
-    uv = _uvs(places, np.frombuffer(place_of, np.int64)[triangles], library.placing()[row])
-    look = look._replace(material=row.astype(np.int32), uv=uv)
+    corner_uv = _corner_uvs(uvs, np.frombuffer(uv_of, np.int64)[triangles], library.uv_transforms()[row])
+    look = look._replace(material=row.astype(np.int32), uv=corner_uv)
     return vertices, used, surface_of([look], library.materials(), library.textures)
 
 
 def _by_corner(points, corners, counts):
-    """Mesh of `polygon_mesh`, corners i64 [F, 3] of its triangles in the file's numbering, and their polygons."""
+    """Triangulation in the file's numbering, which `polygon_mesh` does not keep.
+
+    Returns vertices and faces of `polygon_mesh`; triangles i64 [F, 3] as positions in `corners`; polygon i64 [F] of
+    each triangle.
+    """
     vertices, faces = polygon_mesh(points, corners, counts)  # checks the indices
     corner, count = np.frombuffer(corners, np.int64), np.frombuffer(counts, np.int64)
     with np.errstate(all="ignore"):
@@ -83,15 +87,15 @@ def _by_corner(points, corners, counts):
     return vertices, faces, triangles, np.repeat(np.arange(len(count)), count)[triangles[:, 0]]
 
 
-def _uvs(places, rows: np.ndarray, placing: np.ndarray) -> np.ndarray | None:
-    """UVs f32 [F, 3, 2] from rows i64 [F, 3] of `places` with scale and offset f64 [F, 2, 2]; None without UVs."""
-    uv = np.frombuffer(places, np.float64).reshape(-1, 2)
+def _corner_uvs(uvs: array.array, rows: np.ndarray, transform: np.ndarray) -> np.ndarray | None:
+    """UVs f32 [F, 3, 2] from rows i64 [F, 3] of `uvs` with scale and offset f64 [F, 2, 2]; None without UVs."""
+    uv = np.frombuffer(uvs, np.float64).reshape(-1, 2)
     if not len(uv):
         return None
     rows = np.where((rows >= 0) & (rows < len(uv)), rows, len(uv))  # corners without UVs are at (0, 0)
     with np.errstate(all="ignore"):  # non-finite UVs become (0, 0) later
-        placed = np.concatenate([uv, [(0.0, 1.0)]])[rows] * placing[:, None, 0] + placing[:, None, 1]
-        return (placed * (1.0, -1.0) + (0.0, 1.0)).astype(np.float32)
+        moved = np.concatenate([uv, [(0.0, 1.0)]])[rows] * transform[:, None, 0] + transform[:, None, 1]
+        return (moved * (1.0, -1.0) + (0.0, 1.0)).astype(np.float32)
 
 
 class _Materials:
@@ -100,7 +104,7 @@ class _Materials:
     def __init__(self, images: Images):
         self._images, self._known = images, {"": PLAIN}
         self._rows: dict[str, int] = {}
-        self._placing: dict[str, np.ndarray] = {}
+        self._uv_transforms: dict[str, np.ndarray] = {}
         self._has_library = False
         self.textures: list[Texture] = []
 
@@ -115,21 +119,24 @@ class _Materials:
                 self._images.note(f"material {name[:40]!r} (in no library)")
         return [self._known.get(name, PLAIN) for name in self._rows]
 
-    def placing(self) -> np.ndarray:
+    def uv_transforms(self) -> np.ndarray:
         """Scale and offset of UVs for each material's texture, f64 [M, 2, 2]."""
-        return np.array([self._placing.get(name, _AS_THEY_ARE) for name in self._rows])
+        return np.array([self._uv_transforms.get(name, _IDENTITY) for name in self._rows])
 
     def open(self, names: str) -> None:
         """Read one or several library files, whose names may contain spaces."""
         self._has_library = True
-        for name in self._apart(names.replace("\\ ", " ").replace("\\", "/").strip('"')):
+        for name in self._split(names.replace("\\ ", " ").replace("\\", "/").strip('"')):
             try:
-                self._read(self._images.beside(name), os.path.dirname(name))
+                self._read(self._images.file(name), os.path.dirname(name))
             except (MeshError, OSError, ValueError) as error:
                 self._images.note(f"library {name[:40]!r} ({error})")
 
-    def _apart(self, names: str) -> list[str]:
-        """Names of existing files in a text, longest first, and other words; the text itself if no file exists."""
+    def _split(self, names: str) -> list[str]:
+        """File names in a text, whose names may contain spaces.
+
+        At each word, the longest name of an existing file; otherwise the word. The text itself if no file exists.
+        """
         folder = self._images.path.parent
         if os.path.isfile(folder / names):
             return [names]
@@ -143,6 +150,7 @@ class _Materials:
         return found if read else [names]
 
     def _read(self, data: bytes, folder: str) -> None:
+        """Read the materials of an MTL file in `folder`, relative to the mesh file."""
         name = ""
         for line in _lines(data):
             word, rest = (*line.strip().split(None, 1), "", "")[:2]
@@ -154,13 +162,13 @@ class _Materials:
             elif word.lower() == "map_kd":
                 file, options = _options(rest)
                 self._known[name] = self._known[name]._replace(texture=self._texture(file, folder, options))
-                self._placing[name] = _placing(options)
+                self._uv_transforms[name] = _uv_transform(options)
 
     def _texture(self, name: str, folder: str, options: dict[str, list[str]]) -> int:
-        """Row of a texture next to its library or to the mesh file; -1 if it is invalid."""
+        """Row of a texture, whose file is in the folder of the library or of the mesh file; -1 if it is invalid."""
         if os.path.isfile(self._images.path.parent / folder / name):
             name = os.path.join(folder, name)
-        pixels = self._images.read(name, f"image {name[:60]!r}", lambda: self._images.beside(name))
+        pixels = self._images.read(name, f"image {name[:60]!r}", lambda: self._images.file(name))
         if pixels is None:
             return -1
         wrap = "clamp" if options.get("-clamp") == ["on"] else "repeat"
@@ -182,13 +190,13 @@ def _options(text: str) -> tuple[str, dict[str, list[str]]]:
     return name.strip('"').replace("\\", "/"), found
 
 
-def _placing(options: dict[str, list[str]]) -> np.ndarray:
+def _uv_transform(options: dict[str, list[str]]) -> np.ndarray:
     """Scale and offset f64 [2, 2] from `-s` and `-o`; missing values are 1 and 0."""
-    placing = np.array(_AS_THEY_ARE)
-    for row, option in zip(placing, ("-s", "-o"), strict=True):
+    transform = np.array(_IDENTITY)
+    for row, option in zip(transform, ("-s", "-o"), strict=True):
         values = [float(word) for word in options.get(option, [])[:2]]
         row[: len(values)] = values
-    return placing
+    return transform
 
 
 def _color(text: str, images: Images) -> tuple[float, float, float, float]:
@@ -216,4 +224,5 @@ def _is_number(word: str) -> bool:
 
 
 def _lines(data: bytes) -> list[str]:
+    """Lines of a file; a backslash at the end of a line continues it."""
     return text_of(data).replace("\\\n", " ").split("\n")

@@ -27,6 +27,8 @@ _COLORS = (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_b
 
 
 class _Property(NamedTuple):
+    """A property of an element: a number, or a list of numbers."""
+
     name: str
     kind: str
     """NumPy type code of the number or of the list's items."""
@@ -35,6 +37,8 @@ class _Property(NamedTuple):
 
 
 class _Element(NamedTuple):
+    """An element of the header, such as "vertex" or "face"."""
+
     name: str
     rows: int
     properties: list[_Property]
@@ -84,7 +88,7 @@ def read_ply(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.
         else:  # triangulate unshared corners, which identify the polygon of each triangle
             parts = triangulate(vertices[corners], np.arange(len(corners)), counts)
             faces, polygon = corners[parts], np.repeat(np.arange(len(counts)), counts)[parts[:, 0]]
-            ids = None if ids is None else _things(ids)[polygon]
+            ids = None if ids is None else _object_ids(ids)[polygon]
     if color is None and face_color is None and ids is None:
         return vertices, faces, None
     look = corners_of(faces, 0, None, color)
@@ -96,7 +100,7 @@ def read_ply(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.
     return vertices, faces, surface._replace(object_id=ids)
 
 
-def _things(ids: np.ndarray) -> np.ndarray:
+def _object_ids(ids: np.ndarray) -> np.ndarray:
     """Object ids of faces, i32 [P]; negative ids become 0. MeshError where they are not 32-bit integers."""
     if not isinstance(ids, np.ndarray) or not (np.abs(ids) < 2.0**31).all() or (ids != np.round(ids)).any():
         raise MeshError("has a face whose 'object_id' is not an integer below 2^31")
@@ -115,6 +119,7 @@ def _colors(element: _Element, columns: dict, images: Images) -> np.ndarray | No
 
 
 def _header(text: str) -> tuple[str, list[_Element]]:
+    """Format and elements of a header."""
     form, elements = "", []
     for words in map(str.split, text.replace("\r", "\n").split("\n")):
         if words[:1] == ["format"]:
@@ -122,13 +127,13 @@ def _header(text: str) -> tuple[str, list[_Element]]:
         elif words[:1] == ["element"]:
             elements.append(_Element(words[1], int(words[2]), []))
             if elements[-1].rows < 0:
-                raise ValueError(f"element {words[1]} of {words[2]} rows")
+                raise ValueError(f"element {words[1]}: found {words[2]} rows, expected 0 or more")
         elif words[:2] == ["property", "list"]:
             elements[-1].properties.append(_Property(words[4], _TYPES[words[3]], _TYPES[words[2]]))
         elif words[:1] == ["property"]:
             elements[-1].properties.append(_Property(words[2], _TYPES[words[1]]))
     if form not in _ORDERS:
-        raise ValueError(f"format {form!r}")
+        raise ValueError(f"format: found {form!r}, expected one of {', '.join(_ORDERS)}")
     return form, elements
 
 
@@ -163,7 +168,7 @@ def _binary_rows(body: bytes, elements: list[_Element], order: str):
     """`_text_rows` of a binary file."""
     offset = 0
     for element in elements:
-        columns, offset = _equal_rows(body, offset, element, order) or _walked_rows(body, offset, element, order)
+        columns, offset = _equal_rows(body, offset, element, order) or _unequal_rows(body, offset, element, order)
         yield element, columns
 
 
@@ -199,7 +204,7 @@ def _equal_rows(body: bytes, offset: int, element: _Element, order: str) -> tupl
     return columns, offset + element.rows * row.itemsize
 
 
-def _walked_rows(body: bytes, offset: int, element: _Element, order: str) -> tuple[dict, int]:
+def _unequal_rows(body: bytes, offset: int, element: _Element, order: str) -> tuple[dict, int]:
     """Columns of an element with lists of any length, read row by row, and its end."""
     items: list[list[np.ndarray]] = [[] for _ in element.properties]
     lengths: list[list[int]] = [[] for _ in element.properties]

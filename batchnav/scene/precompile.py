@@ -42,9 +42,9 @@ def _whole_floor(side: int) -> tuple[CompactField, np.ndarray, Contours]:
     """A square of `side` x `side` cells: its compact field, one region, and its outline."""
     cell = np.arange(side * side, dtype=np.int32)
     z, x = np.divmod(cell, np.int32(side))
-    beside = (cell - 1, cell + side, cell + 1, cell - side)
+    adjacent = (cell - 1, cell + side, cell + 1, cell - side)
     inside = (x > 0, z < side - 1, x < side - 1, z > 0)
-    neighbours = np.stack([np.where(*both, -1) for both in zip(inside, beside, strict=True)], 1).astype(np.int32)
+    neighbours = np.stack([np.where(*both, -1) for both in zip(inside, adjacent, strict=True)], 1).astype(np.int32)
     first, floor = np.arange(side * side + 1, dtype=np.int32), np.zeros(side * side, np.int32)
     ring = np.array([(0, 0, 0), (0, 0, side), (side, 0, side), (side, 0, 0)], np.int32)
     one = np.ones(1, np.int32)

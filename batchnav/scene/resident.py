@@ -48,7 +48,7 @@ class SceneSize(NamedTuple):
     search_size: int
     """Number of nodes of a path search, see `navmesh/data.py`."""
     semantic: SceneSize | None = None
-    """Size of the mesh with the ids, where it is a mesh of its own."""
+    """Size of `Scene.semantic`, the mesh with the ids; None where ids have no mesh of their own."""
 
     @classmethod
     def of(cls, scene: Scene) -> SceneSize:
@@ -114,7 +114,7 @@ def num_resident_scenes(sizes: Sequence[SceneSize], requested: int, gigabytes: f
 
 
 class ResidentSceneBank(SceneBank):
-    """K resident scenes, empty at first; `replace` loads one. Scenes without agents may be replaced at any time.
+    """Memory for K resident scenes, empty at first; `replace` loads one. A scene without agents may always be replaced.
 
     Args:
         scene_size: size of each resident scene (`SceneSize.largest`).
@@ -194,7 +194,7 @@ class ResidentSceneBank(SceneBank):
                 torch.cuda.current_stream(self.device).synchronize()
 
     def replace(self, scene_index: int, scene: Scene) -> None:
-        """Load a scene in place of another; done on return. One thread may do so while others use the bank.
+        """Load a scene in place of another and wait until it is copied. One thread may do so while others use the bank.
 
         ArgumentError where the scene does not fit.
         """
@@ -240,7 +240,7 @@ _BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _I
 
 
 def _look(scene: Scene, fields: frozenset[str], categories: dict[str, int], first: Appearance) -> Appearance:
-    """A scene's appearance, with indices for rows that begin at `first` in the arrays of a bank."""
+    """A scene's appearance for a bank in whose arrays its rows begin at `first`."""
     palette = Palette(first.materials, first.levels, first.texels)
     look = appearance_of(scene.mesh, fields, categories, palette, first)
     return with_palette(look, palette, fields)
@@ -253,10 +253,10 @@ def _with_library(
     scene_rows = {name: num_scenes * n for name, n in rows._asdict().items()}
     palette = Palette(*(scene_rows[name] for name in PALETTE_FIELDS))
     first = palette.add_library(library)
-    behind = dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True))
-    all_rows = [n + len(behind.get(name, ())) for name, n in scene_rows.items()]
+    appended = dict(zip(PALETTE_FIELDS, palette.arrays(), strict=True))
+    all_rows = [n + len(appended.get(name, ())) for name, n in scene_rows.items()]
     look = _arrays(Appearance, all_rows, APPEARANCE_COLUMNS, 1, device)
-    for name, array in behind.items():
+    for name, array in appended.items():
         getattr(look, name)[scene_rows[name] :] = torch.from_numpy(array)
     return look, MaterialSampler(look.finish, look.materials, library, first)
 

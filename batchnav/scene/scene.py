@@ -39,7 +39,7 @@ class Scene(NamedTuple):
     semantic: Scene | None = None
     """The same scene with the mesh that has the ids, where ids have a mesh of their own, as in HM3D."""
     goals: SceneGoals | None = None
-    """Objects that ObjectNav asks for; None: not made for this scene."""
+    """Goals of ObjectNav; None where none were made for this scene."""
 
     def __repr__(self) -> str:
         """One line instead of the arrays."""
@@ -90,9 +90,9 @@ def make_scene(
 
     Args:
         name: name of the scene.
-        mesh: what depth and colour sensors see.
-        navmesh: None to bake one, which is cached.
-        settings: of the baking; None: the defaults.
+        mesh: what depth and colour sensors see, +Y up, metres.
+        navmesh: the navmesh; None to bake one, which is cached.
+        settings: bake settings; None: the defaults.
         semantic: what sensors of ids see; None: `mesh`.
     """
     mesh = check_mesh(mesh, name)
@@ -108,7 +108,7 @@ def make_scene(
 def in_frame_of(mesh: TriangleMesh, navmesh: NavMesh, name: str) -> NavMesh:
     """The navmesh of a file, moved with its mesh where that was recentred.
 
-    A file with coordinates beyond `FAR` has those of the mesh file; nearer ones are in the mesh's frame already.
+    A navmesh with coordinates beyond `FAR` is in the frame of the mesh file; others are in the mesh's frame already.
     NavMeshError where the file stores its coordinates in too coarse steps.
     """
     farthest = np.abs(navmesh.bounds).max(0)

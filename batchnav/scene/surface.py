@@ -130,7 +130,7 @@ class Corners(NamedTuple):
 
 
 def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: np.ndarray | None) -> Corners:
-    """Corners of triangles with one material, from vertex UVs f [V, 2] and vertex colours f [V, 3 or 4], 0 to 1."""
+    """Corners of triangles i [F, 3] with one material, from vertex UVs f [V, 2] and colours f [V, 3 or 4], 0 to 1."""
     if uv is not None:
         uv = uv.astype(np.float32)[faces]
     if color is not None:
@@ -142,7 +142,7 @@ def corners_of(faces: np.ndarray, material: int, uv: np.ndarray | None, color: n
 
 
 def fractions(color: np.ndarray, note: Callable[[str], None]) -> np.ndarray:
-    """Float colours scaled to 0 to 1: integers up to 255 count as bytes. Reports other values above 1 to `note`."""
+    """Float colours scaled to 0 to 1: whole numbers up to 255 are divided by 255. Other values above 1 are noted."""
     finite = color[np.isfinite(color)]
     most = finite.max(initial=0.0)
     if 1.0 < most <= 255.0 and (finite == np.round(finite)).all():

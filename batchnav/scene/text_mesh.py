@@ -12,12 +12,12 @@ from operator import itemgetter
 import numpy as np
 
 from batchnav.errors import MeshError
-from batchnav.scene.formats import point_cloud
+from batchnav.scene.formats import point_cloud_error
 from batchnav.scene.polygons import triangulate
 
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _AT_A_TIME = 2**14
-"""Number of lines that are parsed together, since Python's work per line takes most of the time."""
+"""Number of lines that are parsed together; line by line, the interpreter would take most of the time."""
 Columns = list[list[str]]
 """Words of lines of equal length, by column: first words, second words, ..."""
 
@@ -91,9 +91,9 @@ def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 def _read(
     reader: Callable[[Columns, int], None], word: str, lines: Sequence[str], numbers: Sequence[int], kind: str
 ) -> None:
-    """Pass the words of lines that begin with `word` to a reader, which accepts all or none.
+    """Pass the words of lines that begin with `word` to a reader, which accepts all of them or raises ValueError.
 
-    Similar lines are passed together. MeshError names an invalid line.
+    Lines with equal numbers of words are passed together. MeshError names an invalid line.
     """
     for first in range(0, len(lines), _AT_A_TIME):
         some, places = lines[first : first + _AT_A_TIME], numbers[first : first + _AT_A_TIME]
@@ -152,7 +152,7 @@ def polygon_mesh(points: array.array, corners: array.array, counts: array.array)
     vertices = np.frombuffer(points, np.float64).reshape(-1, 3)
     corner, count = np.frombuffer(corners, np.int64), np.frombuffer(counts, np.int64)
     if len(vertices) and not len(corner):
-        raise MeshError(point_cloud(len(vertices)))
+        raise MeshError(point_cloud_error(len(vertices)))
     if len(corner) and not 0 <= corner.min() <= corner.max() < len(vertices):
         worst = int(corner.min() if corner.min() < 0 else corner.max())
         raise MeshError(f"has a face with vertex index {worst} counted from 0, expected 0 to {len(vertices) - 1}")

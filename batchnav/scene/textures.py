@@ -1,4 +1,4 @@
-"""Textures with their mip levels and materials of many scenes in flat arrays, each stored once.
+"""Materials, textures and mip levels of many scenes in flat arrays, without duplicates.
 
 Each mip level has half the width and height of the level before, rounded down, until one texel is left (Williams,
 "Pyramidal Parametrics", SIGGRAPH 1983). As in `glGenerateMipmap`, a texel is the bilinear sample of the level before at
@@ -19,7 +19,7 @@ from batchnav.scene.material_sampling import FINISH_WIDTH, FIXED, MaterialLibrar
 from batchnav.types import Material, Texture
 
 MOST_TEXELS = 2**31
-"""Limit of the number of texels: kernels index them in int32."""
+"""Number of texels that a bank must stay below, since kernels index them with int32."""
 MATERIAL_WIDTH, LEVEL_WIDTH = 8, 4
 FIRST_LEVEL, SIZE, FLAGS = 3, 4, 6
 """Columns of a material's f32 row: red, green, blue, first row of the texture's levels (int bits; -1: none), width,

@@ -1,4 +1,4 @@
-"""Meshes whose floors can be walked on from both sides."""
+"""Meshes whose floors are walkable whichever side faces up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from batchnav.types import TriangleMesh
 
 
 def two_sided(mesh: TriangleMesh) -> TriangleMesh:
-    """The mesh, without its surface, with every face that looks down turned up: a navmesh is baked on both sides."""
+    """The mesh for baking a navmesh: without its surface, and with every face that looks down reversed."""
     a, b, c = (mesh.vertices[mesh.faces[:, k]].astype(np.float64) for k in range(3))
     edge, other = b - a, c - a
     looks_down = edge[:, 2] * other[:, 0] - edge[:, 0] * other[:, 2] < 0

@@ -221,7 +221,7 @@ def test_meshes_without_a_floor_are_rejected():
     wall = trimesh.Trimesh([[0, 0, 0], [4, 0, 1], [4, 3, 1], [0, 3, 0]], [[0, 1, 2], [0, 2, 3]], process=False)
     with pytest.raises(NavMeshError, match="none of them flatter than 45 degrees"):
         bake_tile(*mesh_of(wall), SETTINGS)
-    with pytest.raises(NavMeshError, match="no floor that is wide enough"):
+    with pytest.raises(NavMeshError, match="no floor that is wide and high enough for the agent"):
         bake_tile(*mesh_of(quad(0, 0, 0.2, 4)), SETTINGS)
     with pytest.raises(NavMeshError, match="no floor of 400 cells"):
         bake_tile(*mesh_of(quad(0, 0, 1, 1)), SETTINGS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from batchnav.data.sources.annotations import is_semantic
-from batchnav.scene.formats import not_read
+from batchnav.scene.formats import unsupported_format
 from batchnav.scene.mesh import SUFFIXES
 
 _log = logging.getLogger(__name__)
@@ -19,9 +19,9 @@ def mesh_files_in(folder: Path) -> list[Path]:
     Logs a warning about files of formats that are not read, and about several mesh files of one scene.
     """
     present = [file for file in sorted(folder.iterdir()) if not is_hidden(file)]
-    unread = [file.name for file in present if not_read(file.suffix) and file.is_file()]
+    unread = [file.name for file in present if unsupported_format(file.suffix) and file.is_file()]
     if unread:
-        kind = not_read(Path(unread[0]).suffix)
+        kind = unsupported_format(Path(unread[0]).suffix)
         _log.warning("%s: left out %s: %s", folder, _few(unread), kind)
     files = [file for file in present if file.suffix.lower() in SUFFIXES]
     kept = one_per_scene(files)

@@ -45,10 +45,11 @@ def bake_tile(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings
 
     field = CompactField(*build_compact(solid, grid.width, grid.depth, grid.walkable_height, grid.walkable_climb))
     erode(grid.walkable_radius, field)
-    _expect(field.area.any(), "no floor that is wide enough and has room above it for the agent")
+    _expect(field.area.any(), "no floor that is wide and high enough for the agent")
 
     region = build_regions(field, grid.min_region_area, grid.merge_region_area)
-    _expect(region.any(), f"no floor of {grid.min_region_area} cells ({settings.region_min_size:g} squared) or more")
+    smallest = f"{grid.min_region_area} cells (the square of region_min_size, {settings.region_min_size:g})"
+    _expect(region.any(), f"no floor of {smallest} or more")
     contours = build_contours(field, region, grid.width, grid.max_edge_error, grid.max_edge_length)
     mesh = build_polygons(contours, grid.vertices_per_polygon)
     _expect(len(mesh.corners), f"no outline that is wider than edge_max_error, {settings.edge_max_error:g} cells")
@@ -56,5 +57,6 @@ def bake_tile(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings
 
 
 def _expect(found, otherwise: str) -> None:
+    """NavMeshError that says what was found `otherwise`, if `found` is False."""
     if not found:
         raise NavMeshError(f"mesh: found {otherwise}; expected a surface that an agent can walk on")

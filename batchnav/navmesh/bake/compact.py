@@ -13,6 +13,7 @@ from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 NO_NEIGHBOUR = -1
 _MAX_LAYERS = 63  # per column, as Recast's six-bit links allow
 _MAX_HEADROOM = 255
+"""Largest free height above a span that is stored, cell heights."""
 
 
 class CompactField(NamedTuple):
@@ -39,7 +40,7 @@ def build_compact(solid, width, depth, walkable_height, walkable_climb):
     first = np.empty(len(solid.first), np.int32)
     column = np.empty(count, np.int32)
     floor = np.empty(count, np.int32)
-    room = np.empty(count, np.int32)
+    headroom = np.empty(count, np.int32)
     area = np.empty(count, np.uint8)
     cell = 0
     for c in range(width * depth):
@@ -50,7 +51,7 @@ def build_compact(solid, width, depth, walkable_height, walkable_climb):
                 ceiling = solid.low[i + 1] if i + 1 < last else OPEN_SKY
                 column[cell] = c
                 floor[cell] = solid.high[i]
-                room[cell] = min(max(ceiling - solid.high[i], 0), _MAX_HEADROOM)
+                headroom[cell] = min(max(ceiling - solid.high[i], 0), _MAX_HEADROOM)
                 area[cell] = solid.area[i]
                 cell += 1
     first[width * depth] = cell
@@ -65,7 +66,7 @@ def build_compact(solid, width, depth, walkable_height, walkable_climb):
             start, end = first[nx + nz * width], first[nx + nz * width + 1]
             for k in range(start, min(end, start + _MAX_LAYERS)):
                 bottom = max(floor[i], floor[k])
-                top = min(floor[i] + room[i], floor[k] + room[k])
+                top = min(floor[i] + headroom[i], floor[k] + headroom[k])
                 if top - bottom >= walkable_height and abs(floor[k] - floor[i]) <= walkable_climb:
                     neighbours[i, direction] = k
                     break
@@ -86,12 +87,12 @@ def sweep_distances(neighbours, distance_out):
 @lean_function
 def _relax(i, side, turn, neighbours, distance_out):
     """Relax cell i's distance through the neighbour on `side` and that neighbour's neighbour towards `turn`."""
-    beside = neighbours[i, side]
-    if beside >= 0:
-        distance_out[i] = min(distance_out[i], distance_out[beside] + 2)
-        beyond = neighbours[beside, turn]
-        if beyond >= 0:
-            distance_out[i] = min(distance_out[i], distance_out[beyond] + 3)
+    adjacent = neighbours[i, side]
+    if adjacent >= 0:
+        distance_out[i] = min(distance_out[i], distance_out[adjacent] + 2)
+        diagonal = neighbours[adjacent, turn]
+        if diagonal >= 0:
+            distance_out[i] = min(distance_out[i], distance_out[diagonal] + 3)
 
 
 @cpu_function

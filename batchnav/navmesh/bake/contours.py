@@ -31,7 +31,7 @@ class Contours(NamedTuple):
 
 
 def build_contours(field, region: np.ndarray, width: int, max_error: np.float32, max_length: int) -> Contours:
-    """Outlines of all regions, i32 [C]; error and edge length in cells."""
+    """Outlines of all regions; `region` i32 [C] holds each cell's region; error and edge length are in cells."""
     corners, table = _trace_all(field, region, width, max_error, max_length)
     return merge_holes(Contours(corners, table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy()))
 
@@ -53,7 +53,7 @@ def _trace_all(field, region, width, max_error, max_length):
         if edges[i] == 0 or edges[i] == 0xF:
             edges[i] = 0
             continue
-        num_raw = _walk(i, field, region, width, edges, raw)
+        num_raw = _trace_outline(i, field, region, width, edges, raw)
         num_simple = _simplify(raw, num_raw, max_error, max_length, simple)
         if num_simple < 3:
             continue
@@ -68,8 +68,11 @@ def _trace_all(field, region, width, max_error, max_length):
 
 
 @lean_function
-def _walk(i, field, region, width, edges_out, raw_out):
-    """Trace an outline from cell i, clear its edges; writes rows (x, floor, z, region | flag), returns their number."""
+def _trace_outline(i, field, region, width, edges_out, raw_out):
+    """Trace an outline from cell i and clear its edges; returns the number of rows written.
+
+    A row is (x, floor, z, adjacent region | _AREA_BORDER).
+    """
     direction = 0
     while not edges_out[i] & (1 << direction):
         direction += 1
@@ -82,21 +85,21 @@ def _walk(i, field, region, width, edges_out, raw_out):
             raw_out[count, 0] = x + (direction == 1 or direction == 2)
             raw_out[count, 1] = _corner_floor(field, i, direction)
             raw_out[count, 2] = z + (direction <= 1)
-            beside = field.neighbours[i, direction]
+            adjacent = field.neighbours[i, direction]
             mark = 0
-            if beside >= 0:
-                mark = region[beside]
-                if field.area[beside] != area:
+            if adjacent >= 0:
+                mark = region[adjacent]
+                if field.area[adjacent] != area:
                     mark |= _AREA_BORDER
             raw_out[count, 3] = mark
             count += 1
             edges_out[i] &= ~(1 << direction)
             direction = (direction + 1) & 3
         else:
-            beside = field.neighbours[i, direction]
-            if beside < 0:
+            adjacent = field.neighbours[i, direction]
+            if adjacent < 0:
                 break
-            i = beside
+            i = adjacent
             direction = (direction + 3) & 3
         if i == start and direction == start_direction:
             break

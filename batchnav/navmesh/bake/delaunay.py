@@ -17,9 +17,10 @@ def _distance(points, a, b):
 
 @lean_function
 def hull_triangles(points, hull, num_hull, num_corners, triangles_out):
-    """Triangulate a convex rim from the ear of least perimeter towards the nearer side. Number of triangles.
+    """Triangulate a convex polygon with points on its edges; returns the number of triangles.
 
-    Ears are at the `num_corners` corners of the polygon, not at points along its edges.
+    Starts at the ear of least perimeter and adds triangles on the side with the shorter new edges. Only the first
+    `num_corners` points, the polygon's corners, can be the tip of the ear.
     """
     start, left, right = 0, 1, num_hull - 1
     shortest = _FAR
@@ -128,7 +129,10 @@ def _set_face(e, a, b, face, edges_out):
 
 @lean_function
 def _complete(e, points, count, num_edges, num_faces, edges_out):
-    """Add the Delaunay triangle on the open side of edge e, or mark the side as rim. Numbers of edges and faces."""
+    """Add the Delaunay triangle on the open side of edge e, or mark the side as rim.
+
+    Returns the numbers of edges and faces.
+    """
     if edges_out[e, 2] == _OPEN:
         s, t = edges_out[e, 0], edges_out[e, 1]
     else:

@@ -37,11 +37,17 @@ class _Scratch(NamedTuple):
     """Scratch memory for one polygon."""
 
     points: np.ndarray
+    """f32 [MAX_POINTS + 1, 3]: points of the detail mesh."""
     edge: np.ndarray
+    """f32 [_MAX_EDGE_POINTS + 1, 3]: samples along an edge."""
     kept: np.ndarray
+    """i64 [_MAX_EDGE_POINTS + 1]: samples of `edge` that become points."""
     hull: np.ndarray
+    """i32 [MAX_POINTS + 1]: points on the rim, in order."""
     triangles: np.ndarray
+    """i32 [20 * MAX_POINTS, 3]."""
     edges: np.ndarray
+    """i32 [10 * MAX_POINTS, 4]: see `retriangulate`."""
 
 
 def build_detail(field, region: np.ndarray, mesh, grid) -> DetailMesh:

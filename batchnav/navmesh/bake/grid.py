@@ -23,14 +23,19 @@ class Grid(NamedTuple):
     high: np.ndarray
     """f32 [3], the mesh's upper corner."""
     cell_size: np.float32
+    """Metres."""
     cell_height: np.float32
+    """Metres."""
     width: int
     """Cells along x."""
     depth: int
     """Cells along z."""
     walkable_height: int
+    """Cell heights."""
     walkable_climb: int
+    """Cell heights."""
     walkable_radius: int
+    """Cells."""
     walkable_cosine: np.float32
     """A triangle is walkable if the y component of its normal is greater."""
     min_region_area: int
@@ -38,6 +43,7 @@ class Grid(NamedTuple):
     merge_region_area: int
     """Cells."""
     max_edge_length: int
+    """Cells; 0: no limit."""
     max_edge_error: np.float32
     """Cells."""
     vertices_per_polygon: int

@@ -16,11 +16,17 @@ class Patch(NamedTuple):
     floor: np.ndarray
     """i32 [>= width * depth]: floor in cell heights, UNSET where unknown."""
     x: int
+    """Column of the patch's first cell in the grid."""
     z: int
+    """Row of the patch's first cell in the grid."""
     width: int
+    """Cells along x."""
     depth: int
+    """Cells along z."""
     inverse_cell: np.float32
+    """Cells per metre."""
     cell_height: np.float32
+    """Metres."""
     radius: int
     """Search radius around a cell without a floor, cells."""
 

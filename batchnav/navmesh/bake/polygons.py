@@ -44,7 +44,7 @@ def build_polygons(contours, vertices_per_polygon: int) -> PolygonMesh:
 
 @cpu_function
 def _build(corners, start, length, region, total, size):
-    """Vertices, polygons with corner counts, and their regions."""
+    """Vertices i32 [V, 3], polygons i32 [P, size], and corner counts and regions, i32 [total], of which P are used."""
     vertices, num_vertices = np.empty((total, 3), np.int32), np.int64(0)
     first_vertex, next_vertex = np.full(_BUCKETS, -1, np.int32), np.empty(total, np.int32)
     polygons = np.full((total, size), NO_VERTEX, np.int32)
@@ -175,6 +175,7 @@ def _merge_value(polygons, counts, vertices, pa, pb):
 
 @lean_function
 def _turns_left(vertices, a, b, c):
+    """True if c is left of the line from a to b."""
     ux, uz = vertices[b, 0] - vertices[a, 0], vertices[b, 2] - vertices[a, 2]
     vx, vz = vertices[c, 0] - vertices[a, 0], vertices[c, 2] - vertices[a, 2]
     return ux * vz - vx * uz < 0

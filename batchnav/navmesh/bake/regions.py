@@ -30,7 +30,8 @@ def is_region_edge(field, region, i, direction):
 
 
 @lean_function
-def _region_beside(field, region, i, direction):
+def _adjacent_region(field, region, i, direction):
+    """Region of the neighbour of cell i; 0 for none."""
     k = field.neighbours[i, direction]
     return region[k] if k >= 0 else 0
 
@@ -58,7 +59,7 @@ def _merge_and_filter(field, count, min_area, merge_area, region_out):
             continue
         for direction in range(4):
             if is_region_edge(field, region_out, i, direction):
-                start[r], length[r] = used, _walk_outline(field, region_out, i, direction, outline)
+                start[r], length[r] = used, _trace_neighbours(field, region_out, i, direction, outline)
                 ring = with_capacity(ring, used, length[r])
                 for k in range(length[r]):
                     ring[used + k, 0] = outline[k, 0]
@@ -136,18 +137,18 @@ def _in_list(head, pool, r, value):
 
 
 @lean_function
-def _walk_outline(field, region, i, direction, ring_out):
+def _trace_neighbours(field, region, i, direction, ring_out):
     """Write the regions adjacent to the outline from cell i, in order, without repetitions; returns their number."""
     start, start_direction = i, direction
-    beside = _region_beside(field, region, i, direction)
-    ring_out[0, 0] = beside
+    adjacent = _adjacent_region(field, region, i, direction)
+    ring_out[0, 0] = adjacent
     count = 1
     for _ in range(MAX_CONTOUR - 1):
         if is_region_edge(field, region, i, direction):
-            other = _region_beside(field, region, i, direction)
-            if other != beside:
-                beside = other
-                ring_out[count, 0] = beside
+            other = _adjacent_region(field, region, i, direction)
+            if other != adjacent:
+                adjacent = other
+                ring_out[count, 0] = adjacent
                 count += 1
             direction = (direction + 1) & 3
         else:
@@ -209,7 +210,7 @@ def _drop_small_islands(start, length, ring, min_area, size_out, alias_out):
 
 @lean_function
 def _find_target(r, size, alias, overlap, start, length, ring, floor_head, floor_pool):
-    """Smallest neighbour that region r can merge with, else its present alias."""
+    """Alias of the smallest neighbour that region r can merge with; its own alias if there is none."""
     best, target = _SMALLEST, alias[r]
     for k in range(start[r], start[r] + length[r]):
         other = np.int64(ring[k, 0])

@@ -65,7 +65,7 @@ def make_tile(mesh, detail, grid, settings: NavMeshSettings) -> Tile:
 
 @cpu_function
 def _measure(points, triangles, table, vertices, corners, count, grid):
-    """Quantised box i32 [P, 2, 3] of each polygon's points, and its area f32 [P] over the detail triangles."""
+    """Box i32 [P, 2, 3] of each polygon's points, in cells, and its area f32 [P] over its triangles, square metres."""
     boxes = np.empty((len(table), 2, 3), np.int32)
     areas = np.zeros(len(table), np.float32)
     inverse = np.float32(1.0) / grid.cell_size

@@ -6,6 +6,7 @@ from batchnav.navmesh.bake.compact import sweep_distances
 from batchnav.runtime.kernels.decorators import cpu_function, lean_function
 
 MAX_REGIONS = 0x7FFF
+"""Largest number of regions, as in Recast."""
 _LEVELS = 8  # levels (of two distance units) that are sorted together
 _EXPANSIONS = np.int64(8)  # growth steps per level before new regions may start
 _UNLIMITED = np.int64(-1)
@@ -36,10 +37,10 @@ def _box_mean(neighbours, distance, i):
     """Rounded mean over the 3 x 3 cells around cell i; missing cells count as cell i."""
     total = distance[i]
     for direction in range(4):
-        beside = neighbours[i, direction]
-        if beside >= 0:
-            beyond = neighbours[beside, (direction + 1) & 3]
-            total += distance[beside] + (distance[beyond] if beyond >= 0 else distance[i])
+        adjacent = neighbours[i, direction]
+        if adjacent >= 0:
+            diagonal = neighbours[adjacent, (direction + 1) & 3]
+            total += distance[adjacent] + (distance[diagonal] if diagonal >= 0 else distance[i])
         else:
             total += 2 * distance[i]
     return (total + 5) // 9
