@@ -1,9 +1,10 @@
-"""Exceptions of batchnav, and `shortened` values for their messages.
+"""Exceptions of batchnav; values and lists of names, shortened for their messages.
 
 Messages name the file or argument, what was found and what was expected.
 """
 
 import reprlib
+from collections.abc import Sequence
 from typing import Any
 
 _SHORT = reprlib.Repr()
@@ -16,6 +17,12 @@ def shortened(value: Any) -> str:
         return _SHORT.repr(value)
     except ValueError:  # Python refuses to print integers of more than 4,300 digits
         return f"a {type(value).__name__} that is too long to be shown"
+
+
+def few(names: Sequence[str], most: int = 3, separator: str = ", ") -> str:
+    """The first `most` names for a message, and the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
 
 
 class BatchnavError(Exception):

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple
 import numpy as np
 import torch
 
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, few
 from batchnav.scene.id_tiles import FIRST, HEIGHT, PATCH_WIDTH, WIDTH
 from batchnav.scene.material_sampling import FINISH_WIDTH, FIXED, finish_rows
 from batchnav.scene.surface import PLAIN
@@ -303,5 +303,4 @@ def warn_of_white(names: Sequence[str], meshes: Sequence[TriangleMesh]) -> None:
     """Log a warning that names the scenes without colours."""
     white = [name for name, mesh in zip(names, meshes, strict=True) if mesh.surface is None]
     if white:
-        more = f" and {len(white) - 3} more" if len(white) > 3 else ""
-        _log.warning("scenes without colours are rendered white: %s%s", ", ".join(white[:3]), more)
+        _log.warning("scenes without colours are rendered white: %s", few(white))

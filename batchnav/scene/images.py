@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from batchnav.config import in_range
-from batchnav.errors import MeshError
+from batchnav.errors import MeshError, few
 from batchnav.runtime.files.beside import read_beside
 from batchnav.scene.textures import halved
 
@@ -71,10 +71,10 @@ class Images:
         """Issue warnings for the recorded problems."""
         if self._problems:
             warnings.warn(f"{self.path}: some parts of the appearance cannot be read and are ignored: "
-                          f"{_few(list(self._problems))}", stacklevel=2)  # fmt: skip
+                          f"{few(list(self._problems), separator='; ')}", stacklevel=2)  # fmt: skip
         if self._shrunk:
             warnings.warn(f"{self.path}: textures larger than largest_texture {self._largest} are reduced: "
-                          f"{_few(self._shrunk)}", stacklevel=2)  # fmt: skip
+                          f"{few(self._shrunk, separator='; ')}", stacklevel=2)  # fmt: skip
 
     def _decoded(self, name: str, data: bytes) -> np.ndarray:
         if data.startswith(_KTX2):
@@ -147,8 +147,3 @@ def rgba(image: Image.Image) -> np.ndarray:
             raise MeshError(f"has grey values from {values.min():g} to {values.max():g}, expected 0 to {white:g}")
         image = Image.fromarray((values * (255.0 / white) + 0.5).astype(np.uint8))
     return np.array(image.convert("RGBA"), np.uint8)
-
-
-def _few(notes: list[str]) -> str:
-    more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
-    return "; ".join(notes[:3]) + more

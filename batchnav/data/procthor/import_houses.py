@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from batchnav.data.procthor.houses import make_procthor_house, read_houses, read_sizes
 from batchnav.data.sources.scene_source import SceneSource, mesh_source
-from batchnav.errors import MeshError
+from batchnav.errors import MeshError, few
 from batchnav.scene.mesh import save_mesh
 
 _LISTED = 5
@@ -32,9 +32,8 @@ class Missing(NamedTuple):
         """One line; empty where no object is left out."""
         if not self.assets:
             return ""
-        share, more = self.num_objects / self.num_all, len(self.assets) - _LISTED
-        names = ", ".join(self.assets[:_LISTED]) + (f" and {more} more assets" if more > 0 else "")
-        return f"left out {self.num_objects} of {self.num_all} objects ({share:.0%}), unknown size: {names}"
+        left_out = f"{self.num_objects} of {self.num_all} objects ({self.num_objects / self.num_all:.0%})"
+        return f"left out {left_out}, unknown size: {few(self.assets, _LISTED)}"
 
 
 def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource], Missing]:

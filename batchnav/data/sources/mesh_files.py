@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from batchnav.data.sources.annotations import is_semantic
+from batchnav.errors import few
 from batchnav.scene.formats import unsupported_format
 from batchnav.scene.mesh import SUFFIXES
 
@@ -22,12 +23,12 @@ def mesh_files_in(folder: Path) -> list[Path]:
     unread = [file.name for file in present if unsupported_format(file.suffix) and file.is_file()]
     if unread:
         kind = unsupported_format(Path(unread[0]).suffix)
-        _log.warning("%s: left out %s: %s", folder, _few(unread), kind)
+        _log.warning("%s: left out %s: %s", folder, few(unread), kind)
     files = [file for file in present if file.suffix.lower() in SUFFIXES]
     kept = one_per_scene(files)
     copies = [f.name for f in files if f not in kept and not is_semantic(f) and not _with_basis(f).is_file()]
     if copies:
-        _log.warning("%s: left out %s: a mesh file of the same name counts as the scene", folder, _few(copies))
+        _log.warning("%s: left out %s: a mesh file of the same name counts as the scene", folder, few(copies))
     return kept
 
 
@@ -63,8 +64,3 @@ def _with_basis(file: Path) -> Path:
 def _rank(file: Path) -> tuple[bool, bool, int]:
     """Order of preference among files of one scene."""
     return is_semantic(file), not file.name.endswith(".basis.glb"), SUFFIXES.index(file.suffix.lower())
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
