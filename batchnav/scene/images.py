@@ -115,19 +115,19 @@ class Images:
         return pixels
 
 
-def open_image(data: bytes) -> Image.Image:
-    """Open an image file without decoding it. MeshError where it is not of FORMATS or larger than MOST_PIXELS."""
+def open_image(data: bytes, formats: tuple[str, ...] = FORMATS) -> Image.Image:
+    """Open an image file without decoding it. MeshError where it is of no such format or larger than MOST_PIXELS."""
     limit = Image.MAX_IMAGE_PIXELS
     try:
         Image.MAX_IMAGE_PIXELS = None  # replaced by the limit below
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            image = Image.open(io.BytesIO(data), formats=FORMATS)
+            image = Image.open(io.BytesIO(data), formats=formats)
     except MemoryError:
         raise
     except Exception as error:
         raise MeshError(
-            f"is not an image of {', '.join(FORMATS)} ({len(data)} bytes, {type(error).__name__})"
+            f"is not an image of {', '.join(formats)} ({len(data)} bytes, {type(error).__name__})"
         ) from error
     finally:
         Image.MAX_IMAGE_PIXELS = limit

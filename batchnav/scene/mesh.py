@@ -21,13 +21,18 @@ from batchnav.scene.formats import point_cloud_error, unsupported_format
 from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.images import AppearanceConfig, Images
+from batchnav.scene.map_mesh import map_mesh
 from batchnav.scene.obj import read_obj_surface
 from batchnav.scene.ply import read_ply
+from batchnav.scene.ros_map import read_map
 from batchnav.scene.surface import check_surface, faces_of, turned
 from batchnav.scene.text_mesh import read_obj, read_off
 from batchnav.types import Surface, TriangleMesh
 
-SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off")
+log = logging.getLogger(__name__)
+
+SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off", ".yaml")
+"""Suffixes of mesh files; a `.yaml` is a ROS map, which becomes extruded walls."""
 _FLAT = 1e-7
 """A triangle whose height is below this fraction of its longest edge is degenerate in float32."""
 _AT_A_TIME = 2**18
@@ -37,7 +42,7 @@ _AT_A_TIME = 2**18
 def load_mesh(
     path: str | Path, up: Up = "auto", appearance: AppearanceConfig | bool = True, flip: bool = False
 ) -> TriangleMesh:
-    """Read a .glb, .gltf, .obj, .ply, .stl or .off file as one TriangleMesh.
+    """Read a .glb, .gltf, .obj, .ply, .stl or .off file, or the .yaml file of a ROS map, as one TriangleMesh.
 
     Args:
         path: file.
@@ -146,6 +151,8 @@ def _read(
 ) -> tuple[np.ndarray, np.ndarray, Surface | None]:
     """Vertices f64 [V, 3], faces i64 [F, 3] and, with `appearance`, the surface of a file."""
     suffix = path.suffix.lower()
+    if suffix == ".yaml":
+        return _read_map(path, appearance is not None)
     if suffix in (".glb", ".gltf"):
         return read_gltf(data, path, appearance)
     if suffix == ".off":
@@ -160,6 +167,18 @@ def _read(
     if images is not None:
         images.warn()
     return found
+
+
+def _read_map(path: Path, appearance: bool) -> tuple[np.ndarray, np.ndarray, Surface | None]:
+    """Extruded walls of a ROS map."""
+    grid = read_map(path)
+    if grid.inflated_by > 0.0:
+        log.warning(
+            "%s: its free space is shrunk by %g m for a robot; a navmesh shrinks it again; expected a raw map "
+            "(`batchnav navmesh map --raw`)", path, grid.inflated_by,
+        )  # fmt: skip
+    vertices, faces, surface = map_mesh(grid)
+    return vertices, faces, surface if appearance else None
 
 
 def _read_stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,8 @@ from batchnav.data.sources.annotations import is_semantic
 from batchnav.errors import few
 from batchnav.scene.formats import unsupported_format
 from batchnav.scene.mesh import SUFFIXES
+from batchnav.scene.ros_map import SUFFIX as MAP_SUFFIX
+from batchnav.scene.ros_map import is_ros_map
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +27,7 @@ def mesh_files_in(folder: Path) -> list[Path]:
         kind = unsupported_format(Path(unread[0]).suffix)
         _log.warning("%s: left out %s: %s", folder, few(unread), kind)
     files = [file for file in present if file.suffix.lower() in SUFFIXES]
+    files = [file for file in files if file.suffix.lower() != MAP_SUFFIX or is_ros_map(file)]
     kept = one_per_scene(files)
     copies = [f.name for f in files if f not in kept and not is_semantic(f) and not _with_basis(f).is_file()]
     if copies:

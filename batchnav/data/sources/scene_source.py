@@ -30,6 +30,8 @@ from batchnav.runtime.checks import check_number
 from batchnav.scene.frames import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import appearance_config, check_mesh, load_mesh
+from batchnav.scene.ros_map import SUFFIX as MAP_SUFFIX
+from batchnav.scene.ros_map import image_file
 from batchnav.scene.scene import Scene, bake_cached, check_baked_for, in_frame_of, make_scene
 from batchnav.scene.surface import merge_surfaces
 from batchnav.scene.winding import two_sided
@@ -78,6 +80,7 @@ class SceneSource:
         assets = {asset for part in self.parts for asset in (part.asset, part.asset.of_ids)}
         found += [asset.path for asset in assets]
         found += filter(None, (asset.descriptor or annotation_file(asset.path) for asset in assets))
+        found += filter(None, (image_file(asset.path) for asset in assets if asset.path.suffix.lower() == MAP_SUFFIX))
         return sorted(set(found))
 
     def load_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh:

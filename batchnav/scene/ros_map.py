@@ -1,0 +1,250 @@
+"""ROS maps: an image of cells and a YAML file, as map_server (ROS 1) and Nav2 read and write them.
+
+A map in memory has the values of nav_msgs/OccupancyGrid: 0 free, 100 occupied, -1 unknown; row 0 has the smallest y.
+
+    YAML            image (a path from the YAML file's folder), mode, resolution (metres per cell), origin [x, y, yaw],
+                    negate, occupied_thresh, free_thresh; without a mode it is trinary
+    image           rows from the largest y down; colours are averaged. shade = pixel / 255, and the probability of
+                    occupancy is 1 - shade, or shade where `negate` is set
+    mode trinary    above occupied_thresh 100, below free_thresh 0, else -1; an alpha channel counts as a colour.
+                    In images of map_saver (pixels 0, 205 and 254) 205 is -1, whatever the threshold
+    mode scale      the same, but 0 to 100 in proportion between the thresholds; -1 where alpha is not opaque
+    mode raw        pixels up to 100 are values, higher ones -1
+    origin          pose of the lower left corner of the image; yaw turns the map to the left about that corner
+
+ROS frames have x forward, y left, z up: (x, y, z) of ROS is (-z, -x, y) here, and yaw is heading.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+from PIL import Image
+
+from batchnav.config import read_yaml
+from batchnav.errors import ConfigError, MeshError, shortened
+from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files.beside import read_beside
+from batchnav.scene.images import FORMATS, open_image
+
+log = logging.getLogger(__name__)
+
+FREE, OCCUPIED, UNKNOWN = 0, 100, -1
+"""Values of cells."""
+MODES = ("trinary", "scale", "raw")
+SUFFIX = ".yaml"
+_SHADES = {FREE: 254, OCCUPIED: 0, UNKNOWN: 205}
+"""Pixels of a written map."""
+_FREE_THRESH = 0.196
+"""Threshold of a written map. Unknown cells (205) have a probability of 0.1961: with a threshold of 0.25, the default
+of Nav2's map_saver, they would be read as free."""
+_FORMATS = (*FORMATS, "PPM")
+"""Image formats by Pillow's names; PPM includes PGM."""
+_KEYS = {"image", "resolution", "origin"}
+"""Keys by which a YAML file is recognised as a map."""
+_FAR = 1e7
+"""Largest coordinate of an origin, metres."""
+
+
+class RosMap(NamedTuple):
+    """An occupancy grid with its place in the world."""
+
+    cells: np.ndarray
+    """i8 [rows, columns]: probability of occupancy in per cent, -1 unknown. Rows grow along y, columns along x."""
+    resolution: float
+    """Side of a cell, metres."""
+    origin: tuple[float, float, float]
+    """x, y (metres) and yaw (radians) of the corner of cell (0, 0) in the frame of ROS."""
+    occupied_thresh: float = 0.65
+    free_thresh: float = _FREE_THRESH
+    inflated_by: float = 0.0
+    """Radius by which free space is shrunk, metres."""
+
+    @property
+    def is_free(self) -> np.ndarray:
+        """bool [rows, columns]: True where a value is known and at most `free_thresh`."""
+        return (self.cells >= 0) & (self.cells <= round(100 * self.free_thresh))
+
+    @property
+    def is_occupied(self) -> np.ndarray:
+        """bool [rows, columns]: True where a value is at least `occupied_thresh`."""
+        return self.cells >= round(100 * self.occupied_thresh)
+
+    def to_world(self, points: np.ndarray) -> np.ndarray:
+        """Positions f64 [N, 3] in the world (+Y up) of points f64 [N, 3]: column, row (in cells) and height, metres."""
+        x0, y0, yaw = self.origin
+        u, v = points[:, 0] * self.resolution, points[:, 1] * self.resolution
+        x, y = x0 + math.cos(yaw) * u - math.sin(yaw) * v, y0 + math.sin(yaw) * u + math.cos(yaw) * v
+        return np.stack([-y, points[:, 2], -x], axis=1)
+
+    def centres(self, height: float) -> np.ndarray:
+        """Centres f64 [rows, columns, 3] of all cells in the world, at y = `height`, metres."""
+        rows, columns = self.cells.shape
+        column, row = np.meshgrid(np.arange(columns) + 0.5, np.arange(rows) + 0.5)
+        points = np.stack([column, row, np.full_like(row, height)], axis=-1)
+        return self.to_world(points.reshape(-1, 3)).reshape(rows, columns, 3)
+
+
+def is_ros_map(path: Path) -> bool:
+    """True for a YAML file with the keys of a map."""
+    if path.suffix.lower() != SUFFIX or not path.is_file():
+        return False
+    try:
+        data = read_yaml(path)
+    except ConfigError:
+        return False
+    return isinstance(data, dict) and data.keys() >= _KEYS
+
+
+def read_map(path: Path) -> RosMap:
+    """The map of a YAML file. MeshError, whose message does not name the file, for an invalid one."""
+    data = _fields(path)
+    mode = data.get("mode", "trinary")
+    if mode not in MODES:
+        raise MeshError(f"field 'mode': found {shortened(mode)}, expected one of {', '.join(MODES)}")
+    resolution, origin = _number(data, "resolution", 1e-4, 1e4), _origin(data)
+    occupied, free = _number(data, "occupied_thresh", 0.0, 1.0), _number(data, "free_thresh", 0.0, 1.0)
+    if free >= occupied:
+        raise MeshError(f"field 'free_thresh': found {free:g}, expected less than occupied_thresh, {occupied:g}")
+    negate = data.get("negate")
+    if not isinstance(negate, int) or negate not in (0, 1):  # also False and True
+        raise MeshError(f"field 'negate': found {shortened(negate)}, expected 0 or 1")
+    inflated_by = _number({"inflated_by": 0.0, **data}, "inflated_by", 0.0, 1e4)
+    pixels = _image(data, path)
+    cells = _cells(pixels, mode, bool(negate), occupied, free)
+    if mode == "trinary" and not negate and (lost := _unknown(pixels) & (cells == FREE)).any():
+        log.warning(
+            "%s: %d pixels of %d, map_saver's value for unknown cells, are below free_thresh %g; they count as "
+            "unknown, expected free_thresh %g", path, lost.sum(), _SHADES[UNKNOWN], free, _FREE_THRESH,
+        )  # fmt: skip
+        cells[lost] = UNKNOWN
+    return RosMap(cells[::-1], resolution, origin, occupied, free, inflated_by)
+
+
+def image_file(path: Path) -> Path | None:
+    """Path of the image that a map's YAML file names; None where it names none."""
+    try:
+        name = _fields(path).get("image")
+    except MeshError:
+        return None
+    return path.parent / name if isinstance(name, str) else None
+
+
+def write_map(grid: RosMap, path: str | Path, comment: str = "") -> None:
+    """Write a map in mode trinary: the YAML file `path`, and NAME.pgm in the same folder. MeshError where that fails.
+
+    `comment`: lines for the head of the YAML file.
+    """
+    path = Path(path)
+    if path.suffix.lower() != SUFFIX:
+        raise MeshError(f"{path}: found suffix {path.suffix!r}, expected {SUFFIX}")
+    shades = np.full(grid.cells.shape, _SHADES[UNKNOWN], np.uint8)
+    shades[grid.is_free], shades[grid.is_occupied] = _SHADES[FREE], _SHADES[OCCUPIED]
+    picture = path.with_suffix(".pgm")
+    fields = {
+        "image": picture.name, "mode": "trinary", "resolution": float(grid.resolution),
+        "origin": [round(float(value), 9) for value in grid.origin], "negate": 0, "occupied_thresh": 0.65,
+        "free_thresh": _FREE_THRESH, "inflated_by": float(grid.inflated_by),
+    }  # fmt: skip
+    head = "".join(f"# {line}\n" for line in comment.splitlines())
+    with replacing(picture, MeshError) as part:
+        Image.fromarray(np.ascontiguousarray(shades[::-1])).save(part, format="PPM")
+    with replacing(path, MeshError) as part:
+        part.write_text(head + yaml.safe_dump(fields, sort_keys=False, default_flow_style=None))
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    try:
+        data = read_yaml(path)
+    except ConfigError as error:
+        raise MeshError(str(error).removeprefix(f"{path}: ")) from error
+    if not isinstance(data, dict):
+        raise MeshError(f"found {shortened(data)}, expected the fields of a ROS map: image, resolution, origin ...")
+    return data
+
+
+def _number(data: dict, field: str, low: float, high: float) -> float:
+    """A field's number; YAML reads 5e-2 as text."""
+    value = data.get(field)
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not low <= number <= high:
+        raise MeshError(f"field {field!r}: found {shortened(value)}, expected a number from {low:g} to {high:g}")
+    return number
+
+
+def _origin(data: dict) -> tuple[float, float, float]:
+    value = data.get("origin")
+    if not isinstance(value, list) or len(value) != 3:
+        raise MeshError(f"field 'origin': found {shortened(value)}, expected [x, y, yaw] in metres and radians")
+    x, y, yaw = (_number({"origin": number}, "origin", -_FAR, _FAR) for number in value)
+    return x, y, yaw
+
+
+def _image(data: dict, path: Path) -> np.ndarray:
+    """The image that a map names. An absolute path must lie in the map's data root, as a relative one."""
+    name = data.get("image")
+    if not isinstance(name, str) or not name:
+        raise MeshError(f"field 'image': found {shortened(name)}, expected the path of an image from the map's folder")
+    relative = os.path.relpath(name, path.absolute().parent) if os.path.isabs(name) else name
+    try:
+        return _open(read_beside(path, relative, MeshError))
+    except MeshError as error:
+        raise MeshError(f"image {name[:60]!r}: {error}") from error
+
+
+def _open(data: bytes) -> np.ndarray:
+    """Channels of an image in 0..1, f64 [rows, columns, channels]: grey or RGB, and alpha where the image has it."""
+    image = open_image(data, _FORMATS)
+    head = int(getattr(image.tile[0], "offset", 0)) if image.tile else 0
+    try:
+        if image.mode in ("P", "PA") or "transparency" in image.info:
+            image = image.convert("RGBA" if image.mode == "PA" or "transparency" in image.info else "RGB")
+        elif image.mode not in ("L", "LA", "RGB", "RGBA", "I", "I;16", "I;16B"):
+            image = image.convert("L")
+        white = 65535.0 if image.mode.startswith("I") else 255.0
+        pixels = np.asarray(image, np.float64) / white
+    except MemoryError:
+        raise
+    except Exception as error:
+        if image.format == "PPM":
+            found = f"{image.width} x {image.height} pixels in its header and {len(data) - head} bytes after it"
+            raise MeshError(f"found {found}, expected {image.width * image.height} pixels ({error})") from error
+        raise MeshError(f"cannot be decoded ({type(error).__name__}: {error})") from error
+    return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _unknown(pixels: np.ndarray) -> np.ndarray:
+    """bool [rows, columns]: unknown cells of an image that has only the pixels of map_saver; False in other images."""
+    if pixels.shape[2] > 1:
+        return np.zeros(pixels.shape[:2], bool)
+    shades = np.round(pixels[..., 0] * 255.0)
+    return (shades == _SHADES[UNKNOWN]) & bool(np.isin(shades, list(_SHADES.values())).all())
+
+
+def _cells(pixels: np.ndarray, mode: str, negate: bool, occupied: float, free: float) -> np.ndarray:
+    """Values i8 [rows, columns] of pixels f64 [rows, columns, channels], in the rules of Nav2's map_io."""
+    has_alpha = pixels.shape[2] in (2, 4)
+    colours = pixels[..., :-1] if has_alpha else pixels
+    shade = colours.mean(-1)
+    if mode == "raw":
+        values = np.round(shade * 255.0)
+        return np.where(values <= OCCUPIED, values, UNKNOWN).astype(np.int8)
+    if has_alpha and mode == "trinary":  # an alpha channel is averaged with red, green and blue
+        shade = (shade * 3.0 + pixels[..., -1]) / 4.0
+    probability = shade if negate else 1.0 - shade
+    between = np.full(shade.shape, float(UNKNOWN))
+    if mode == "scale":
+        between = np.rint(100.0 * (probability - free) / (occupied - free))
+    cells = np.where(probability > occupied, OCCUPIED, np.where(probability < free, FREE, between))
+    if has_alpha and mode == "scale":
+        cells = np.where(pixels[..., -1] < 1.0, UNKNOWN, cells)
+    return cells.astype(np.int8)
