@@ -32,7 +32,7 @@ COMMANDS = {
     "view": Command("[SCENE ...] [--agents NAME ...] [--episodes FILE]", "show a scene and its agents in the browser"),
     "bench": Command("{render,sim,train,navmesh,load} ...", "measure frames and steps per second on this machine"),
     "data": Command("{list,download,import,prepare,episodes,validate} ...", "manage datasets, scans and episode files"),
-    "navmesh": Command("{bake,info,view} ...", "bake, describe and plot navigation meshes"),
+    "navmesh": Command("{bake,info,view,map} ...", "bake, describe and plot navigation meshes; write ROS maps"),
     "doctor": Command("", "check this machine: devices, renderers, missing packages"),
 }
 """Commands by name. The module `batchnav.cli.NAME` has a function `command(arguments)`."""

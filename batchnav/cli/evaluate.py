@@ -32,6 +32,8 @@ from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.players import Player, PolicyPlayer, ReferencePlayer, policy_name
 from batchnav.evaluation.results import result_rows, write_results
 from batchnav.evaluation.run import Evaluation, Played
+from batchnav.export.ros_map import agent_map, describe
+from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
 from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents, print_scenes
@@ -41,6 +43,7 @@ from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.atomic import check_writable
 from batchnav.runtime.files.bundled import ASSETS, find_policy, find_split
 from batchnav.runtime.kernels.precompile import SHORTEST_PATH_KERNELS, precompile
+from batchnav.scene.ros_map import write_map
 from batchnav.tasks import TASKS
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import save_gif, save_mp4, video_frames
@@ -94,6 +97,9 @@ class Options:
     """Number of episodes with recorded images in the report, failures first."""
     videos: Literal["none", "gif", "mp4"] = "none"
     """File format of videos of the first agent in six episodes. mp4 needs PyAV. none: no videos."""
+    maps: bool = False
+    """Write the map that the first agent built in six episodes, as ROS maps. For agents with a sensor that reads a
+    map."""
     append_results: bool = False
     """Append result rows to eval/results/TASK.jsonl."""
 
@@ -116,6 +122,11 @@ def measure(options: Options, ranks: Ranks) -> None:
     for player in players.values():
         player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
     first, out = next(iter(players.values())), options.out or default_folder(options)
+    if options.maps and MAP_SPECS.keys().isdisjoint(first.config.sensors):
+        sensors = ", ".join(first.config.sensors) or "none"
+        raise ArgumentError(
+            f"--maps: found {first.name} with the sensors {sensors}, expected an agent with {' or '.join(MAP_SPECS)}"
+        )
     if ranks.is_rank_zero:
         check_writable(out, BatchnavError)  # raises before the episodes are played
     task = TASKS[first.config.task_name]
@@ -144,6 +155,8 @@ def measure(options: Options, ranks: Ranks) -> None:
         print_agents(f"agents on {path.name}", overall, task.metric_specs)
     if options.report:
         Console().print(f"report: {write_report(out, evaluation, compared, options.report_episodes)}", soft_wrap=True)
+    if options.maps:
+        write_maps(evaluation, first, out / "maps")
     if options.videos != "none":
         write_videos(evaluation, first, out / "videos", options.videos)
     if options.append_results:
@@ -164,6 +177,17 @@ def write_videos(evaluation: Evaluation, player: Player, folder: Path, kind: str
         path = folder / f"episode_{row:04d}.{kind}"
         {"gif": save_gif, "mp4": save_mp4}[kind](video_frames(topdown, recording, shortest), path)
     Console().print(f"videos: {folder}", soft_wrap=True)
+
+
+def write_maps(evaluation: Evaluation, player: Player, folder: Path) -> None:
+    """Write the maps that an agent built in a few episodes, as ROS maps in the frames of their scenes."""
+    rows = evaluation.evenly_spaced(NUM_VIDEOS)
+    for row, recording in zip(rows, evaluation.record(player, rows), strict=True):
+        if recording.agent_map is not None:
+            grid = agent_map(recording.agent_map)
+            what = f"Map of {player.name} in episode {row} in {evaluation.names[recording.scene]}."
+            write_map(grid, folder / f"episode_{row:04d}.yaml", describe(grid, what))
+    Console().print(f"maps: {folder}", soft_wrap=True)
 
 
 def find_players(

@@ -1,4 +1,4 @@
-"""`batchnav navmesh ...`: bake, describe and plot navmeshes."""
+"""`batchnav navmesh ...`: bake, describe and plot navmeshes; write them as ROS maps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import Positional
+from tyro.conf import FlagCreatePairsOff, Positional
 
 from batchnav.cli.console import show, with_axes
+from batchnav.data.scenes import load_scene
 from batchnav.data.sources.asset import Part, oriented_asset
 from batchnav.data.sources.checks import mesh_warnings
 from batchnav.data.sources.scene_source import SceneSource
-from batchnav.errors import BatchnavError
+from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.export.ros_map import describe, floor_map
 from batchnav.navmesh.islands import list_islands
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -26,6 +28,7 @@ from batchnav.runtime.checks import check_number
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.frames import Up
+from batchnav.scene.ros_map import write_map
 from batchnav.scene.scene import bake
 from batchnav.view.navmesh import draw_navmesh
 
@@ -123,7 +126,41 @@ def plot_navmesh(
     show(f"{out}")
 
 
+def write_floor_map(
+    scene: Positional[str],
+    /,
+    out: Path,
+    floor: float | None = None,
+    resolution: float = 0.05,
+    inflated: FlagCreatePairsOff[bool] = False,
+    raw: FlagCreatePairsOff[bool] = False,
+) -> None:
+    """Write a floor as a ROS map for map_server and Nav2: OUT (.yaml) and a .pgm of the same name.
+
+    Args:
+        scene: a scene id, such as house:7, or the path of a scene.
+        out: the .yaml file to write.
+        floor: y of the floor, metres; default: the floor of the main island.
+        resolution: side of a cell, metres.
+        inflated: free space is the navmesh, which is shrunk by the agent's radius; switch Nav2's inflation off.
+        raw: free space reaches the walls, and Nav2 inflates it. This is the default.
+    """
+    if inflated and raw:
+        raise ArgumentError("--inflated, --raw: found both, expected one of them")
+    grid = floor_map(load_scene(scene, appearance=False), floor, resolution, inflated)
+    write_map(grid, out, describe(grid, f"Floor of {scene}."))
+    rows, columns = grid.cells.shape
+    area = grid.is_free.sum() * resolution**2
+    kind = f"shrunk by {grid.inflated_by:g} m" if inflated else "up to the walls"
+    show(f"{out}: {columns} x {rows} cells of {resolution:g} m, {area:.2f} m² free ({kind})")
+
+
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav navmesh SUBCOMMAND`."""
-    functions: dict[str, Callable[..., Any]] = {"bake": bake_navmesh, "info": show_info, "view": plot_navmesh}
+    functions: dict[str, Callable[..., Any]] = {
+        "bake": bake_navmesh,
+        "info": show_info,
+        "view": plot_navmesh,
+        "map": write_floor_map,
+    }
     tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav navmesh", args=with_axes(arguments))

@@ -12,6 +12,8 @@ import torch
 from batchnav.agents.protocol import Agent
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
+from batchnav.mapping.mapper import Mapper
+from batchnav.mapping.state import MapLayers
 from batchnav.observation import Spec
 from batchnav.types import Metric
 
@@ -25,6 +27,15 @@ class Images(NamedTuple):
     spec: Spec
     values: np.ndarray
     """Observations [S, C, H, W]."""
+
+
+class AgentMap(NamedTuple):
+    """The map of one agent, as in `mapping.state.MapState`."""
+
+    layers: MapLayers
+    """u8 [CELLS] each."""
+    origin_and_resolution: torch.Tensor
+    """f32 [3]: world x and z of the map's corner, and the side of a cell, metres."""
 
 
 class Recording(NamedTuple):
@@ -48,6 +59,8 @@ class Recording(NamedTuple):
     """Metrics of the episode by name."""
     metric_specs: tuple[Metric, ...]
     """The task's descriptions of its metrics."""
+    agent_map: AgentMap | None = None
+    """The agent's map when it chose its last action; None for an agent without a map."""
 
 
 @torch.inference_mode()
@@ -113,11 +126,15 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
     start = torch.ones(n, dtype=torch.bool, device=env.device)
     positions, headings, actions = [], [], []
     seen: dict[str, list[np.ndarray]] = {spec.name: [] for spec in env.specs if len(spec.shape) == 3}
+    maps: list[AgentMap | None] = [None] * n
     while not lengths.all():
         positions.append(bodies.position.cpu().numpy().copy())
         headings.append(bodies.heading.cpu().numpy().copy())
         for name, images in seen.items():
             images.append(observations[name].cpu().numpy().copy())
+        if env.mapper is not None:  # the step that ends an episode begins the map of the next one
+            for i in np.flatnonzero(lengths == 0):
+                maps[i] = _agent_map(env.mapper, int(i))
         action = agent.act(observations, start)
         actions.append(action.cpu().numpy().copy())
         observations, _, _, _, info = env.step(action)
@@ -138,6 +155,15 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
             goal_radius=env.task.target_radius,
             metrics=metrics[i],
             metric_specs=env.task.metric_specs,
+            agent_map=maps[i],
         )
         for i in range(n)
     ]
+
+
+def _agent_map(mapper: Mapper, i: int) -> AgentMap:
+    """A copy of agent i's map."""
+    state = mapper.map_state
+    return AgentMap(
+        MapLayers(state.occupancy[i].clone(), state.explored[i].clone()), state.origin_and_resolution[i].clone()
+    )

@@ -14,7 +14,8 @@ import torch
 from scipy.ndimage import binary_dilation
 
 from batchnav.errors import ArgumentError
-from batchnav.mapping.state import SIDE, MapLayers
+from batchnav.evaluation.play import AgentMap
+from batchnav.mapping.state import SIDE
 from batchnav.navmesh.data import surface
 from batchnav.navmesh.islands import list_islands, main_island
 from batchnav.navmesh.navmesh import NavMesh
@@ -50,19 +51,16 @@ def floor_map(scene: Scene, height: float | None = None, resolution: float = 0.0
     settings = scene.navmesh.settings or NavMeshSettings()
     if inflated:
         return _with_free(grid._replace(inflated_by=round(settings.agent_radius, 6)), reached)
-    raw = bake(scene.mesh, scene.name, dataclasses.replace(settings, agent_radius=0.0))
+    # Contours follow the cells of the bake: simplified ones may deviate by more than a cell.
+    raw = bake(scene.mesh, scene.name, dataclasses.replace(settings, agent_radius=0.0, edge_max_error=0.0))
     return _with_free(grid, _connected(raw, grid.centres(height), reached))
 
 
-def agent_map(layers: MapLayers, origin_and_resolution: torch.Tensor) -> RosMap:
-    """The map of one agent: occupied, explored and unknown cells, in the scene's frame.
-
-    Args:
-        layers: u8 [CELLS] each, as in `mapping.state.MapState.layers`.
-        origin_and_resolution: f32 [3]: world x and z of the map's corner, and the side of a cell, metres.
-    """
+def agent_map(built: AgentMap) -> RosMap:
+    """The map that an agent built: occupied, explored and unknown cells, in the scene's frame."""
+    layers = built.layers
     cells = torch.where(layers.is_occupied, OCCUPIED, torch.where(layers.is_explored, FREE, UNKNOWN))
-    x, z, resolution = origin_and_resolution.double().tolist()
+    x, z, resolution = built.origin_and_resolution.double().tolist()
     extent = SIDE * resolution
     # Rows grow along z, the opposite of x in ROS; columns grow along x, the opposite of y in ROS.
     turned = cells.reshape(SIDE, SIDE).cpu().numpy().astype(np.int8).T[::-1, ::-1]

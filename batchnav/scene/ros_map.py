@@ -204,7 +204,8 @@ def _image(data: dict, path: Path) -> np.ndarray:
 def _open(data: bytes) -> np.ndarray:
     """Channels of an image in 0..1, f64 [rows, columns, channels]: grey or RGB, and alpha where the image has it."""
     image = open_image(data, _FORMATS)
-    head = int(getattr(image.tile[0], "offset", 0)) if image.tile else 0
+    tiles = getattr(image, "tile", ())
+    head = int(tiles[0].offset) if tiles else 0
     try:
         if image.mode in ("P", "PA") or "transparency" in image.info:
             image = image.convert("RGBA" if image.mode == "PA" or "transparency" in image.info else "RGB")
