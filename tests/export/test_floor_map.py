@@ -82,7 +82,7 @@ def test_a_raw_map_reaches_the_walls(tmp_path, hall, resolution):
         (6.52, 0.52),
         (7.02, 1.02),
         (6.02, 1.02),
-    ):  # within faces of the block, off lines of cells
+    ):  # near faces of the block
         near = [value_at(grid, x + i * resolution, y + j * resolution) for i in (-1, 0, 1) for j in (-1, 0, 1)]
         assert 100 in near, (x, y)
     assert value_at(grid, 6.5, 1.0) == -1
