@@ -1,5 +1,6 @@
 """Fixtures of all test folders, and the rules about tests that a machine cannot run."""
 
+import lzma
 import os
 import shutil
 import types
@@ -60,12 +61,22 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def oracle() -> Callable[[str], Path]:
+def oracle(tmp_path_factory) -> Callable[[str], Path]:
     """Find a reference file by name: in the checkout for batchnav's scenes, in ../shared for third-party meshes.
 
-    Cases on third-party meshes have the mark `shared`.
+    Cases on third-party meshes have the mark `shared`. A file in the checkout may be compressed (.xz).
     """
-    return lambda name: ORACLE / name if (ORACLE / name).is_file() else SHARED / "oracle" / name
+    folder = tmp_path_factory.mktemp("oracle")
+
+    def find(name: str) -> Path:
+        if (ORACLE / name).is_file():
+            return ORACLE / name
+        packed, unpacked = ORACLE / f"{name}.xz", folder / name
+        if packed.is_file() and not unpacked.is_file():
+            unpacked.write_bytes(lzma.decompress(packed.read_bytes()))
+        return unpacked if packed.is_file() else SHARED / "oracle" / name
+
+    return find
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

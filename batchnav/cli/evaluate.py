@@ -41,7 +41,7 @@ from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.atomic import check_writable
-from batchnav.runtime.files.bundled import ASSETS, find_policy, find_split
+from batchnav.runtime.files.bundled import bundled_name, find_policy, find_split
 from batchnav.runtime.kernels.precompile import SHORTEST_PATH_KERNELS, precompile
 from batchnav.scene.ros_map import write_map
 from batchnav.tasks import TASKS
@@ -236,8 +236,7 @@ def default_folder(options: Options) -> Path:
     folder = Path("runs") / agent_name(words[0])
     if agent_name(words[0]) not in REFERENCE_AGENTS:
         policy = find_policy(words[0])
-        bundled = policy.resolve().is_relative_to(ASSETS)
-        folder = Path("runs") / policy_name(policy) if bundled else policy.parent
+        folder = Path("runs") / policy_name(policy) if bundled_name(policy) else policy.parent
     return folder / f"eval_{played}"
 
 

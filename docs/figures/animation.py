@@ -53,7 +53,8 @@ class Options:
     """Number of episodes, one per row."""
     side: int = 176
     """Width and height of a picture, pixels."""
-    frames_per_second: float = 10.0
+    frames_per_second: float = 5.0
+    """Frames per second; every second step of an episode is a frame."""
     seed: int = 0
     """Seed for action sampling."""
 
@@ -64,11 +65,12 @@ def main(options: Options) -> None:
     recordings = evaluation.record(player, evaluation.evenly_spaced(options.count))
     camera_height = player.config.camera.camera_height
     rows = [film(r, evaluation.bank.scenes[r.scene], camera_height, options.side) for r in recordings]
-    frames = [stacked([row[min(i, len(row) - 1)] for row in rows]) for i in range(max(map(len, rows)) + HOLD)]
+    steps = range(0, max(map(len, rows)) + HOLD, 2)
+    frames = [stacked([row[min(i, len(row) - 1)] for row in rows]) for i in steps]
     with replacing(options.out, BatchnavError) as part:
         duration = round(1000 / options.frames_per_second)
         frames[0].save(
-            part, "WEBP", save_all=True, append_images=frames[1:], duration=duration, loop=0, quality=60, method=4
+            part, "WEBP", save_all=True, append_images=frames[1:], duration=duration, loop=0, quality=35, method=4
         )
 
 

@@ -1,19 +1,26 @@
 """What is bundled is what the manifest says, and was made here."""
 
 import hashlib
+import re
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 
+import batchnav
 from batchnav.errors import CheckpointError
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.runtime.files import bundled
 from batchnav.runtime.files.bundled import ASSETS
 
 BUNDLED = "policies/pointnav_h200/policy.safetensors"
+PROJECTS = ("pyproject.toml", "assets/pyproject.toml")
+LARGEST = 6_000_000
+"""Largest weights in the wheel of batchnav, bytes."""
 EXPLAINED = {".md", ".png", ".toml"}
 """Kinds of files that speak for themselves: cards, their figures, the manifest."""
 
@@ -23,8 +30,58 @@ def test_every_bundled_file_is_in_the_manifest_with_its_checksum():
     found = {str(path.relative_to(ASSETS)) for path in ASSETS.rglob("*") if path.is_file()}
     assert {name for name in found if Path(name).suffix not in EXPLAINED} == set(listed)
     for name, about in listed.items():
-        assert hashlib.sha256((ASSETS / name).read_bytes()).hexdigest() == about["sha256"], name
+        content = (ASSETS / name).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (about["bytes"], about["sha256"]), name
         assert about["source"] and about["licence"] == "MIT", name
+
+
+def test_the_large_policies_have_a_distribution_of_their_own():
+    wheel, companion = (tomllib.loads((ASSETS.parent / name).read_text()) for name in PROJECTS)
+    build = wheel["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    large = companion["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    for folder in sorted(path for path in (ASSETS / "policies").iterdir() if path.is_dir()):
+        name, size = f"policies/{folder.name}", (folder / bundled.WEIGHTS).stat().st_size
+        assert (name in large, f"assets/{name}" in build) == (size > LARGEST, size <= LARGEST), name
+    version = companion["project"]["version"]
+    assert version == batchnav.__version__ and companion["project"]["dependencies"] == [f"batchnav=={version}"]
+    assert wheel["project"]["optional-dependencies"]["policies"] == [f"batchnav-policies=={version}"]
+
+
+def test_a_policy_of_the_companion_is_found_when_that_is_installed(tmp_path, monkeypatch):
+    (tmp_path / "base" / "policies").mkdir(parents=True)
+    shutil.copy(ASSETS / "MANIFEST.toml", tmp_path / "base")
+    monkeypatch.setattr(bundled, "ASSETS", tmp_path / "base")
+    monkeypatch.setattr(bundled, "POLICIES", tmp_path / "base" / "policies")
+    with pytest.raises(CheckpointError, match=r"pointnav_h200: .*batchnav-policies, which is not installed; install"):
+        load_policy("pointnav_h200")
+    installed = tmp_path / "site" / bundled.COMPANION / "pointnav_h200"
+    shutil.copytree(ASSETS / "policies" / "pointnav_h200", installed)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert bundled.bundled_name(installed / bundled.WEIGHTS) == BUNDLED
+    assert load_policy("pointnav_h200").network is not None
+    (installed / bundled.WEIGHTS).write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match="found SHA-256"):
+        load_policy("pointnav_h200")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "message"),
+    [
+        ("notes.bin", 1_000_001, "notes.bin: found 1000001 bytes, expected 1000000 or fewer"),
+        ("eval/results/curves/run.jsonl", 100_001, "run.jsonl: found 100001 bytes, expected 100000 or fewer"),
+        ("assets/episodes/val.json.gz", 10, "val.json.gz: found 10 bytes, SHA-256 .*MANIFEST.toml has"),
+        ("notes.bin", 1_000_000, None),
+    ],
+)
+def test_large_files_are_refused(tmp_path, name, size, message):
+    for file in (".ci/sizes", "assets/MANIFEST.toml"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ASSETS.parent / file, tmp_path / file)
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_bytes(bytes(size))
+    run = subprocess.run([sys.executable, tmp_path / ".ci" / "sizes", name], capture_output=True, text=True)
+    assert run.returncode == (message is not None)
+    assert re.search(message, run.stderr) if message else not run.stderr
 
 
 def test_bundled_weights_that_were_changed_are_refused(tmp_path, monkeypatch):

@@ -1,12 +1,16 @@
 """Files bundled with the project, by name: configurations, fixed episodes and trained networks.
 
 An installed package contains them; in a checkout they are at the top level, from where `pyproject.toml` includes them.
+Policies above 6 MB are not in the wheel of batchnav but in that of the distribution batchnav-policies, which
+`assets/pyproject.toml` builds.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 from batchnav import renamed
@@ -27,6 +31,10 @@ ASSETS, CONFIGS = _folder("assets"), _folder("configs")
 STUDIES = PACKAGE.parent / "eval" / "studies" / "configs"
 """Configurations of experiments; a checkout has them, an installed package does not."""
 EPISODES, POLICIES, ANTICIPATION = ASSETS / "episodes", ASSETS / "policies", ASSETS / "anticipation"
+COMPANION = "batchnav_policies"
+"""Name of the package of batchnav-policies: a folder per policy, as in `POLICIES`."""
+MANIFEST = "MANIFEST.toml"
+"""File in `ASSETS` that lists size, SHA-256, source and licence of all bundled files."""
 WEIGHTS = "policy.safetensors"
 """File name of a policy's weights, in a run folder or in a bundled policy's folder."""
 
@@ -50,12 +58,12 @@ def find_config(name: str | Path) -> Path:
     is_bundled_path = path.parent.name == CONFIGS.name and path.suffix == ".yaml"
     known = renamed.current("configuration", path.stem if is_bundled_path else str(name), renamed.CONFIGS)
     study = STUDIES / f"{known}.yaml"
-    return study if study.is_file() else _find(known, CONFIGS, "*.yaml", "configuration", ConfigError)
+    return study if study.is_file() else _find(known, [CONFIGS], "*.yaml", "configuration", ConfigError)
 
 
 def find_episodes(name: str | Path) -> Path:
     """An episode file by path or name; "val" is `assets/episodes/val.json.gz`. EpisodeError if not found."""
-    return _find(name, EPISODES, "*.json.gz", "episode file", EpisodeError)
+    return _find(name, [EPISODES], "*.json.gz", "episode file", EpisodeError)
 
 
 def find_split(split: str, episode_file: str) -> Path:
@@ -74,12 +82,31 @@ def find_policy(name: str | Path) -> Path:
     folder = as_path(name)
     if folder.is_dir():
         name = folder / WEIGHTS
-    return _find(name, POLICIES, f"*/{WEIGHTS}", "policy", CheckpointError)
+    if not as_path(name).is_file() and f"policies/{name}/{WEIGHTS}" in _manifest().keys() - _installed_policies():
+        raise CheckpointError(
+            f"{name}: this policy is in the distribution batchnav-policies, which is not installed; "
+            "install its wheel (`pip install 'batchnav[policies]'` from an index that has both)"
+        )
+    return _find(name, policy_folders(), f"*/{WEIGHTS}", "policy", CheckpointError)
+
+
+def policy_folders() -> tuple[Path, ...]:
+    """Folders of bundled policies: that of batchnav and, where it is installed, that of batchnav-policies."""
+    spec = importlib.util.find_spec(COMPANION)
+    companion = () if spec is None else tuple(map(Path, spec.submodule_search_locations or ()))
+    return (POLICIES, *companion)
+
+
+def _installed_policies() -> set[str]:
+    """Names in the manifest of the policies that are installed."""
+    return {
+        f"policies/{file.parent.name}/{WEIGHTS}" for folder in policy_folders() for file in folder.glob(f"*/{WEIGHTS}")
+    }
 
 
 def find_anticipation(name: str | Path) -> Path:
     """Weights of an occupancy predictor by file or name, for example "occupancy". ConfigError if not found."""
-    return _find(as_path(name), ANTICIPATION, "*.safetensors", "weights file", ConfigError)
+    return _find(as_path(name), [ANTICIPATION], "*.safetensors", "weights file", ConfigError)
 
 
 def check_bundled(path: Path, error: type[BatchnavError]) -> None:
@@ -87,23 +114,41 @@ def check_bundled(path: Path, error: type[BatchnavError]) -> None:
 
     Files that the manifest does not list pass.
     """
-    path, manifest = path.resolve(), ASSETS / "MANIFEST.toml"
-    if not path.is_relative_to(ASSETS) or not manifest.is_file():
-        return
-    listed = tomllib.loads(manifest.read_text(encoding="utf-8")).get(path.relative_to(ASSETS).as_posix())
+    listed = _manifest().get(bundled_name(path) or "")
     if listed is None:
         return
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != listed["sha256"]:
-        raise error(f"{path}: found SHA-256 {found}, expected {listed['sha256']}, as in {manifest}; download it again")
+        raise error(
+            f"{path}: found SHA-256 {found}, expected {listed['sha256']}, as in {ASSETS / MANIFEST}; download it again"
+        )
 
 
-def _find(name: str | Path, folder: Path, pattern: str, what: str, error: type[BatchnavError]) -> Path:
-    """An existing path, else the file in `folder` that matches `pattern` with the name in place of the star."""
+def bundled_name(path: Path) -> str | None:
+    """Name in the manifest of a file in a folder of bundled files, such as "episodes/val.json.gz"; else None."""
+    path = path.resolve()
+    for folder, inside in ((ASSETS, ""), *((folder, "policies/") for folder in policy_folders())):
+        if path.is_relative_to(folder.resolve()):
+            return inside + path.relative_to(folder.resolve()).as_posix()
+    return None
+
+
+def _manifest() -> dict[str, dict[str, str]]:
+    """The manifest's entries by file, relative to the folder of assets."""
+    manifest = ASSETS / MANIFEST
+    return tomllib.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else {}
+
+
+def _find(name: str | Path, folders: Sequence[Path], pattern: str, what: str, error: type[BatchnavError]) -> Path:
+    """An existing path, else the file in `folders` that matches `pattern` with the name in place of the star."""
     if Path(name).is_file():
         return Path(name)
     before, _, after = pattern.partition("*")
-    known = {file.relative_to(folder).as_posix()[len(before) : -len(after)]: file for file in folder.glob(pattern)}
+    known = {
+        file.relative_to(folder).as_posix()[len(before) : -len(after)]: file
+        for folder in reversed(folders)
+        for file in folder.glob(pattern)
+    }
     if str(name) not in known:
         raise error(f"{name}: no such file or {what}, expected a file or one of {', '.join(sorted(known))}")
     return known[str(name)]
