@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from batchnav.errors import MeshError
-from batchnav.runtime.files.beside import read_beside
+from batchnav.runtime.files.named_files import read_named_file
 from batchnav.scene.gltf_materials import GltfMaterials
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.surface import Corners, corners_of, surface_of
@@ -55,8 +55,8 @@ def read_gltf(
     """Vertices f64 [V, 3] and faces i64 [F, 3] of a .glb or .gltf file in its world frame; surface with `appearance`.
 
     Raises MeshError where a size or an index is invalid, nodes do not form a forest, a buffer is outside the file's
-    data root (`runtime/files/beside.py`), or the compression is not supported. Warns about unsupported features that
-    may change geometry: extensions, skins, morph targets.
+    data root (`runtime/files/named_files.py`), or the compression is not supported. Warns about unsupported features
+    that may change geometry: extensions, skins, morph targets.
     """
     try:
         with np.errstate(all="ignore"):  # non-finite triangles are dropped later
@@ -269,7 +269,7 @@ class _Document:
                 self.buffers[number] = base64.b64decode(uri.partition(",")[2])
             else:
                 try:
-                    self.buffers[number] = read_beside(self.path, urllib.parse.unquote(uri), MeshError)
+                    self.buffers[number] = read_named_file(self.path, urllib.parse.unquote(uri), MeshError)
                 except MeshError as error:
                     raise MeshError(f"buffer {number} {error}") from error
         return self.buffers[number]

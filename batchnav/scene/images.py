@@ -15,7 +15,7 @@ from PIL import Image
 
 from batchnav.config import in_range
 from batchnav.errors import MeshError, few
-from batchnav.runtime.files.beside import read_beside
+from batchnav.runtime.files.named_files import read_named_file
 from batchnav.scene.textures import halved
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TGA", "TIFF", "WEBP")
@@ -60,8 +60,8 @@ class Images:
         return self._found[key]
 
     def file(self, name: str) -> bytes:
-        """Content of a file that the mesh file names (`runtime/files/beside.py`). MeshError outside its data root."""
-        return read_beside(self.path, name, MeshError)
+        """Content of a file that the mesh file names, within its data root (`runtime/files/named_files.py`). MeshError."""
+        return read_named_file(self.path, name, MeshError)
 
     def note(self, problem: str) -> None:
         """Record a problem for `warn`."""

@@ -30,7 +30,7 @@ from PIL import Image
 from batchnav.config import read_yaml
 from batchnav.errors import ConfigError, MeshError, shortened
 from batchnav.runtime.files.atomic import replacing
-from batchnav.runtime.files.beside import read_beside
+from batchnav.runtime.files.named_files import read_named_file
 from batchnav.scene.images import FORMATS, open_image
 
 log = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ def _image(data: dict, path: Path) -> np.ndarray:
         raise MeshError(f"field 'image': found {shortened(name)}, expected the path of an image from the map's folder")
     relative = os.path.relpath(name, path.absolute().parent) if os.path.isabs(name) else name
     try:
-        return _open(read_beside(path, relative, MeshError))
+        return _open(read_named_file(path, relative, MeshError))
     except MeshError as error:
         raise MeshError(f"image {name[:60]!r}: {error}") from error
 

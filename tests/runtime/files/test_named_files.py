@@ -10,7 +10,7 @@ import trimesh
 from PIL import Image
 
 from batchnav.errors import MeshError
-from batchnav.runtime.files.beside import data_root, read_beside
+from batchnav.runtime.files.named_files import data_root, read_named_file
 from batchnav.scene.mesh import load_mesh
 
 RED = (255, 0, 0, 255)
@@ -81,9 +81,9 @@ def test_names_may_climb_to_the_folder_of_data_sets(tmp_path):
     write_picture(tmp_path / "scene_datasets" / "textures" / "red.png")
     write_picture(tmp_path / "red.png")
     mesh.parent.mkdir(parents=True)
-    assert read_beside(mesh, "../../../textures/red.png", MeshError)
+    assert read_named_file(mesh, "../../../textures/red.png", MeshError)
     with pytest.raises(MeshError, match=r"scene_datasets$"):
-        read_beside(mesh, "../../../../red.png", MeshError)
+        read_named_file(mesh, "../../../../red.png", MeshError)
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_files_elsewhere_are_refused(tmp_path, name):
     (top / "link").symlink_to(tmp_path / "secret")
     (top / "folder").symlink_to(tmp_path)
     with pytest.raises(MeshError, match="lies outside the mesh file's data root, found"):
-        read_beside(top / "in" / "a.obj", name, MeshError)
+        read_named_file(top / "in" / "a.obj", name, MeshError)

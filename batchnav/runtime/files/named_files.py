@@ -32,7 +32,7 @@ def data_root(path: Path) -> Path:
     return within or folder.parent
 
 
-def read_beside(path: Path, name: str, error: type[BatchnavError]) -> bytes:
+def read_named_file(path: Path, name: str, error: type[BatchnavError]) -> bytes:
     """Content of the file that a mesh file names. Raises `error` for a file outside the data root."""
     if "\0" in name:
         raise error("is not a file name (it contains a null character)")
