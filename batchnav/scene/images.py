@@ -60,7 +60,7 @@ class Images:
         return self._found[key]
 
     def file(self, name: str) -> bytes:
-        """Content of a file that the mesh file names, within its data root (`runtime/files/named_files.py`). MeshError."""
+        """Content of a file that the mesh file names (`runtime/files/named_files.py`); MeshError for invalid names."""
         return read_named_file(self.path, name, MeshError)
 
     def note(self, problem: str) -> None:
