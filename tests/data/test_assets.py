@@ -21,6 +21,8 @@ BUNDLED = "policies/pointnav_h200/policy.safetensors"
 PROJECTS = ("pyproject.toml", "assets/pyproject.toml")
 LARGEST = 6_000_000
 """Largest weights in the wheel of batchnav, bytes."""
+TOOLS = {"dev", "docs"}
+"""Extras for work on batchnav itself."""
 EXPLAINED = {".md", ".png", ".toml"}
 """Kinds of files that speak for themselves: cards, their figures, the manifest."""
 
@@ -95,3 +97,19 @@ def test_bundled_weights_that_were_changed_are_refused(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"policy\.safetensors: found SHA-256 .*, expected .*MANIFEST\.toml"):
         load_policy(copy)
     load_policy(shutil.copy(copy, tmp_path / "mine.safetensors"))  # not listed
+
+
+def test_the_licence_of_every_dependency_is_listed():
+    project = tomllib.loads((ASSETS.parent / "pyproject.toml").read_text())["project"]
+    extras = {name: packages for name, packages in project["optional-dependencies"].items() if name not in TOOLS}
+    needed = {(_package(line), "") for line in project["dependencies"]}
+    needed |= {(_package(line), extra) for extra, packages in extras.items() for line in packages}
+    page = (ASSETS.parent / "docs" / "licences.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and "---" not in line]
+    listed = {(row[0], row[1] if len(row) == 3 else "") for row in rows if row[0] != "package"}
+    assert listed == needed
+
+
+def _package(requirement: str) -> str:
+    """Name of the package that a requirement names."""
+    return re.split(r"[\[<>=~!; ]", requirement)[0]
