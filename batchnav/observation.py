@@ -31,7 +31,7 @@ class Spec(NamedTuple):
     @property
     def box(self) -> spaces.Box:
         """The Gymnasium space of the observation."""
-        return spaces.Box(self.low, self.high, self.shape, torch.empty(0, dtype=self.dtype).numpy().dtype)
+        return spaces.Box(self.low, self.high, self.shape, torch.empty(0, dtype=self.dtype, device="cpu").numpy().dtype)
 
 
 class Requirements(NamedTuple):

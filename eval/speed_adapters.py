@@ -179,7 +179,7 @@ def torchrl(options: Options, env: CartPoleEnv) -> Train:
             batch = next(batches)
             for _ in range(options.epochs):
                 gae(batch)
-                order = torch.randperm(frames, device=env.device)
+                order = torch.randperm(frames, dtype=torch.int64, device=env.device)
                 for rows in order.chunk(options.minibatches):
                     losses = loss(batch.reshape(-1)[rows])
                     (losses["loss_objective"] + losses["loss_critic"] + losses["loss_entropy"]).backward()

@@ -101,7 +101,10 @@ def torch_candidates(n: int, device: torch.device, actions: torch.Tensor) -> dic
     who, step = "torch compiled", torch.compile(torch_step_in_place, dynamic=False)
 
     def advance() -> Callable[[torch.Tensor], object]:
-        state, steps = torch.zeros(n, 4, device=device), torch.zeros(n, dtype=torch.int16, device=device)
+        state, steps = (
+            torch.zeros(n, 4, dtype=torch.float32, device=device),
+            torch.zeros(n, dtype=torch.int16, device=device),
+        )
         return functools.partial(step, state, steps)
 
     try:
@@ -129,7 +132,7 @@ def fused(device: torch.device) -> Iterator[list[dict]]:
     for n in COMPARED if cuda else (64, 4096, 65_536):
         k = FUSED_STEPS if cuda else max(10, min(FUSED_STEPS, 16_000_000 // n))
         written = max(8, min(k, (200_000_000 if cuda else 4_000_000) // n))
-        weights = torch.tensor([0.1, 0.4, 1.0, 0.6], device=device).repeat(n, 1)
+        weights = torch.tensor([0.1, 0.4, 1.0, 0.6], dtype=torch.float32, device=device).repeat(n, 1)
         runs = {
             "fused random": CartPoleRollout(CartPoleEnv(n, device), k),
             "fused linear": CartPoleRollout(CartPoleEnv(n, device), k, weights),
@@ -173,7 +176,7 @@ def work(device: torch.device) -> Iterator[list[dict]]:
         return state
 
     for times in WORK:
-        state = torch.zeros(n, 4, device=device)
+        state = torch.zeros(n, 4, dtype=torch.float32, device=device)
         calls = {"torch eager": functools.partial(repeat, times, state)}
         if times <= 100:  # the compiler takes minutes to unroll 1000 repetitions
             torch._dynamo.reset()
@@ -195,7 +198,10 @@ def work(device: torch.device) -> Iterator[list[dict]]:
 
 def kernel_work(times: int, n: int, device: torch.device) -> Callable[[], None]:
     """Make a call that computes the dynamics `times` times in one launch."""
-    actions, state = torch.ones(n, dtype=torch.int64, device=device), torch.zeros(n, 4, device=device)
+    actions, state = (
+        torch.ones(n, dtype=torch.int64, device=device),
+        torch.zeros(n, 4, dtype=torch.float32, device=device),
+    )
     args = view(actions), times, view(state)
     if device.type == "cuda":
         return BoundKernel(bench.work_kernel, n, *args)

@@ -99,13 +99,18 @@ def train(args: Args) -> Agent:
     agent = Agent(env.single_observation_space.shape[0], int(env.single_action_space.n)).to(device)
     optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
     shape, begin, frames = (args.num_steps, args.num_envs), time.perf_counter(), 0
-    obs = torch.zeros(*shape, *env.single_observation_space.shape, device=device)
+    obs = torch.zeros(*shape, *env.single_observation_space.shape, dtype=torch.float32, device=device)
     actions = torch.zeros(shape, dtype=torch.int64, device=device)
-    logprobs, rewards, values, next_values, ends = (torch.zeros(shape, device=device) for _ in range(5))
+    logprobs, rewards, values, next_values, ends = (
+        torch.zeros(shape, dtype=torch.float32, device=device) for _ in range(5)
+    )
 
     next_obs, _ = env.reset(seed=args.seed)
     while frames < args.total_frames:
-        returns, episodes = torch.zeros((), device=device), torch.zeros((), device=device)
+        returns, episodes = (
+            torch.zeros((), dtype=torch.float32, device=device),
+            torch.zeros((), dtype=torch.float32, device=device),
+        )
         with torch.no_grad():
             for t in range(args.num_steps):
                 obs[t] = next_obs  # a copy: the environment reuses its tensors
@@ -125,7 +130,7 @@ def train(args: Args) -> Agent:
 
         flat = [x.flatten(0, 1) for x in (obs, actions, logprobs, advantages, advantages + values)]
         for _ in range(args.update_epochs):
-            order = torch.randperm(actions.numel(), device=device)
+            order = torch.randperm(actions.numel(), dtype=torch.int64, device=device)
             for rows in order.chunk(args.num_minibatches):
                 b_obs, b_actions, b_logprobs, b_advantages, b_returns = (x[rows] for x in flat)
                 policy = agent.policy(b_obs)

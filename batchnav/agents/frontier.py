@@ -127,12 +127,13 @@ class FrontierAgent:
         env: environment to act in, of a task with cells (Explore).
     """
 
+    @torch.inference_mode(False)
     def __init__(self, env: NavEnv):
         sim, n, device = env.sim, env.num_envs, env.device
         candidates = np.stack([scene.navmesh.sample(POINTS) for scene in env.bank.scenes])
         self._candidates = torch.from_numpy(candidates).to(device)
-        self._rows = torch.arange(n, device=device)
-        scratch, position = sim.search_scratch(n), torch.zeros(n, 3, device=device)
+        self._rows = torch.arange(n, dtype=torch.int64, device=device)
+        scratch, position = sim.search_scratch(n), torch.zeros(n, 3, dtype=torch.float32, device=device)
         self._follower = PathFollower(env, position, ARRIVED, scratch)
         self._targets = Targets(
             position, torch.full((n,), -1, dtype=torch.int32, device=device),

@@ -27,7 +27,7 @@ def main(config: NavConfig) -> None:
     observations, _ = env.reset()
     agent = make_reference_agent(AGENT, env)
     agent.reset(1)
-    agent.act(observations, torch.ones(1, dtype=torch.bool))
+    agent.act(observations, torch.ones(1, dtype=torch.bool, device="cpu"))
 
 
 if __name__ == "__main__":

@@ -128,6 +128,7 @@ class PathFollower:
         scratch: search memory from `sim.search_scratch`.
     """
 
+    @torch.inference_mode(False)
     def __init__(self, env: NavEnv, targets: torch.Tensor, radius: float, scratch: Any):
         self.actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
         """i64 [N]: the actions of the last `step`."""
@@ -147,6 +148,7 @@ class ShortestPathAgent:
         radius: stopping distance, metres; None: the task's success distance.
     """
 
+    @torch.inference_mode(False)
     def __init__(self, env: NavEnv, radius: float | None = None):
         target, scratch = env.task.target, env.sim.search_scratch(env.num_envs)
         assert target is not None  # `Task.reference_agents` names this agent only where the task has a target

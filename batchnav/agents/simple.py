@@ -36,7 +36,7 @@ class ForwardAgent:
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
         """Actions outside the stopping radius, i64 [N]."""
-        return torch.full((n,), FORWARD, device=device)
+        return torch.full((n,), FORWARD, dtype=torch.int64, device=device)
 
 
 class RandomAgent(ForwardAgent):
@@ -58,7 +58,7 @@ class RandomAgent(ForwardAgent):
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
         """Random moves, i64 [N]."""
-        return torch.randint(FORWARD, RIGHT + 1, (n,), generator=self.generator, device=device)
+        return torch.randint(FORWARD, RIGHT + 1, (n,), generator=self.generator, dtype=torch.int64, device=device)
 
 
 class GreedyAgent(ForwardAgent):

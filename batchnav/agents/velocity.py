@@ -20,6 +20,7 @@ class VelocityControlAgent:
             forward velocity, and the angular range is symmetric.
     """
 
+    @torch.inference_mode(False)
     def __init__(self, agent: Agent, env: NavEnv):
         self.agent, velocity = agent, env.config.body.velocity
         (low, high), (right, left) = velocity.lin_vel_range, velocity.ang_vel_range_deg
@@ -30,8 +31,10 @@ class VelocityControlAgent:
                 "and turn to both sides; change lin_vel_range or ang_vel_range_deg"
             )
         # Rows in the order of the discrete actions: stop, forward, left, right.
-        commands = torch.tensor([[0.0, 0.0], [high, 0.0], [0.0, left], [0.0, right]], device=env.device)
-        lowest, highest = torch.tensor([[low, right], [high, left]], device=env.device)
+        commands = torch.tensor(
+            [[0.0, 0.0], [high, 0.0], [0.0, left], [0.0, right]], dtype=torch.float32, device=env.device
+        )
+        lowest, highest = torch.tensor([[low, right], [high, left]], dtype=torch.float32, device=env.device)
         self._actions = 2.0 * (commands - lowest) / (highest - lowest) - 1.0
 
     def reset(self, num_envs: int) -> None:

@@ -107,7 +107,7 @@ def stepper(
     sim.reset()
     generator = torch.Generator(bank.device).manual_seed(0)
     shape = (WARM_UP + options.steps, num_envs)
-    sampled = torch.randint(*ACTIONS[actions], shape, generator=generator, device=bank.device)
+    sampled = torch.randint(*ACTIONS[actions], shape, generator=generator, dtype=torch.int64, device=bank.device)
     for t in range(WARM_UP):
         if t == WARM_UP - TIMED:
             sim.settle()

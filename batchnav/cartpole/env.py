@@ -47,6 +47,7 @@ class CartPoleEnv(VectorEnv):
     capturable = False
     """False: a learner's rollout in a CUDA graph is untested. A graph of steps that also reads their info works."""
 
+    @torch.inference_mode(False)
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, block: int = 256):
         """Make the environments. ArgumentError or DeviceError for an argument that does not fit.
 
@@ -81,7 +82,7 @@ class CartPoleEnv(VectorEnv):
             count=zeros(blocks, dtype=torch.int32),
             invalid=invalid,
         )
-        self._reward = torch.ones(num_envs, device=self.device)
+        self._reward = torch.ones(num_envs, dtype=torch.float32, device=self.device)
         self._info = EpisodeInfo(self.carts)
         self._bind()
         self._restart()
@@ -196,7 +197,7 @@ class CartPoleEnv(VectorEnv):
         carts = self.carts
         return {
             "state": carts.state.clone(), "steps": self.steps.clone(), "clock": carts.clock[0].clone(),
-            "seed": torch.tensor(carts.seed),
+            "seed": torch.tensor(carts.seed, dtype=torch.int64, device="cpu"),
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:

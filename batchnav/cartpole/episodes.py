@@ -39,8 +39,8 @@ class LastEpisodes(NamedTuple):
         """Results before the first step: no episode has ended."""
         return cls(
             torch.zeros(num_envs, dtype=torch.bool, device=device),
-            torch.zeros(num_envs, 4, device=device),
-            torch.zeros(num_envs, device=device),
+            torch.zeros(num_envs, 4, dtype=torch.float32, device=device),
+            torch.zeros(num_envs, dtype=torch.float32, device=device),
         )
 
     def named(self) -> dict[str, Any]:

@@ -92,11 +92,12 @@ def step_cuda(actions, seed, clock, carts_out):
 class PlainCartPole:
     """Batch of `num_envs` carts on one device. Returned tensors are valid until the next call."""
 
+    @torch.inference_mode(False)
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0):
         self.device = resolve_device(device)
         kinds = {"steps": torch.int32, "terminated": torch.bool, "truncated": torch.bool}
         columns = {name: torch.zeros(num_envs, dtype=kind, device=self.device) for name, kind in kinds.items()}
-        self.carts = PlainCarts(torch.zeros(num_envs, 4, device=self.device), **columns)
+        self.carts = PlainCarts(torch.zeros(num_envs, 4, dtype=torch.float32, device=self.device), **columns)
         self.clock = 0
         self.reset(seed=seed)
 

@@ -61,7 +61,7 @@ class Trajectory(NamedTuple):
         """Uninitialised tensors for a trajectory."""
         shape = (num_steps, num_envs)
         return cls(
-            torch.empty((*shape, 4), device=device),
+            torch.empty((*shape, 4), dtype=torch.float32, device=device),
             torch.empty(shape, dtype=torch.uint8, device=device),
             torch.empty(shape, dtype=torch.bool, device=device),
             torch.empty(shape, dtype=torch.bool, device=device),
@@ -244,6 +244,7 @@ class CartPoleRollout:
         ArgumentError: an argument does not fit the environment.
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         env: CartPoleEnv,
@@ -259,10 +260,10 @@ class CartPoleRollout:
         if trajectory is not None:
             _check_trajectory(trajectory, num_steps, env)
         self.env, self.num_steps = env, num_steps
-        self.final_steps = torch.zeros(env.num_envs, device=env.device)
+        self.final_steps = torch.zeros(env.num_envs, dtype=torch.float32, device=env.device)
         self._linear, self._write = weights is not None, trajectory is not None
         # an unused array must not be empty: numba's launch does not accept that
-        self._weights = view(weights if self._linear else torch.zeros((1, 4), device=env.device))
+        self._weights = view(weights if self._linear else torch.zeros((1, 4), dtype=torch.float32, device=env.device))
         self._final_steps = view(self.final_steps)
         written = Trajectory.empty(1, 1, env.device) if trajectory is None else trajectory
         self._trajectory = view(written.flat())

@@ -20,7 +20,7 @@ def mean_return(policy: Any, env: CartPoleEnv) -> float:
     `policy` is an `ActorCritic` without memory, on the environment's device.
     """
     (observation, _), memory = env.reset(), policy.initial_state(env.num_envs, env.device)
-    total, running = torch.zeros(env.num_envs, device=env.device), env.steps == 0
+    total, running = torch.zeros(env.num_envs, dtype=torch.float32, device=env.device), env.steps == 0
     for _ in range(MAX_STEPS):
         action = policy.act(observation, running.long(), running, memory).action
         observation, reward, terminated, truncated, _ = env.step(action)

@@ -21,7 +21,8 @@ def torch_push(state: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Physics of one step: `physics.push` for states f32 [N, 4] and directions bool [N]."""
     position, velocity, angle, spin = state.unbind(1)
     sine, cosine = torch.sin(angle), torch.cos(angle)
-    thrust = torch.where(right, physics.FORCE / _MASS, -physics.FORCE / _MASS) + _MOMENT * spin * spin * sine
+    push = torch.where(right, physics.FORCE / _MASS, -physics.FORCE / _MASS).to(state.dtype)
+    thrust = push + _MOMENT * spin * spin * sine
     inertia = physics.HALF_LENGTH * (4.0 / 3.0 - physics.POLE_MASS / _MASS * cosine * cosine)
     spin_up = (physics.GRAVITY * sine - cosine * thrust) / inertia
     speed_up = thrust - _MOMENT * spin_up * cosine
@@ -62,6 +63,7 @@ class TorchCartPoleEnv(CartPoleEnv):
     Actions other than 0 and 1 push left and raise no error, since a check would synchronise with the device.
     """
 
+    @torch.inference_mode(False)
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, compile: bool = False):
         """Make the environments; `compile` fuses the step's operations by torch.compile, at the first step."""
         self._step = torch.compile(torch_step, dynamic=False) if compile else torch_step
@@ -80,7 +82,7 @@ class TorchCartPoleEnv(CartPoleEnv):
         self._steps = steps.clone()
 
     def _uniform(self) -> torch.Tensor:
-        return torch.rand(self.num_envs, 4, generator=self.generator, device=self.device)
+        return torch.rand(self.num_envs, 4, generator=self.generator, dtype=torch.float32, device=self.device)
 
     def _write_starts(self) -> None:
         self.carts.state.copy_(torch_start(self._uniform()))

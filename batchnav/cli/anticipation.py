@@ -99,7 +99,7 @@ def main(options: Options) -> None:
     check_writable(options.out.parent, CheckpointError)
     if options.out.is_dir():
         raise CheckpointError(f"{options.out}: found a folder, expected a file; pass --out FOLDER/NAME.safetensors")
-    device, generator = resolve_device(options.device), torch.Generator().manual_seed(options.seed)
+    device, generator = resolve_device(options.device), torch.Generator("cpu").manual_seed(options.seed)
     bank = SceneBank.pack(load_scenes(options.scenes, appearance=False), device)
     if bank.num_scenes < batches.HELD_OUT:
         found = number_of(bank.num_scenes, "scene")

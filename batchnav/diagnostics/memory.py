@@ -145,7 +145,7 @@ def _kept(
         return tensor
 
     obs = {
-        name: torch.rand(SAMPLE_STEPS, envs, *shape, device=device).to(dtypes[name])
+        name: torch.rand(SAMPLE_STEPS, envs, *shape, dtype=torch.float32, device=device).to(dtypes[name])
         for name, shape in policy.observation_shapes.items()
     }
     kind = policy.actions

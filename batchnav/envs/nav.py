@@ -67,6 +67,7 @@ class NavEnv(gym.vector.VectorEnv):
     __reduce_ex__ = refuse_copies
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's form)
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         scenes: Sequence[Scene] | SceneBank | SceneStream,
@@ -102,7 +103,7 @@ class NavEnv(gym.vector.VectorEnv):
             check_body(scene, body.agent_radius, body.agent_height)
         self.num_envs, self.device = num_envs, self.bank.device
         self._playing = False  # True from the first reset until `close`
-        self._num_randomizations = torch.zeros(1, dtype=torch.int64)
+        self._num_randomizations = torch.zeros(1, dtype=torch.int64, device="cpu")
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, own.first_env)
         self.task = self.sim.task

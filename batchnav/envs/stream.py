@@ -41,6 +41,7 @@ class SceneStream:
         slots: former name of `resident_scenes`.
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         names: Sequence[str],
@@ -133,7 +134,7 @@ class SceneStream:
             "progress": [self._taken, self._turn], "in_slot": self._in_slot, "slot_of": self._slot_of,
             "loads": [slot for slot, _ in self._loads],
         }  # fmt: skip
-        return {f"stream_{name}": torch.tensor(value, dtype=torch.int64) for name, value in lists.items()}
+        return {f"stream_{name}": torch.tensor(value, dtype=torch.int64, device="cpu") for name, value in lists.items()}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], sim: Simulator) -> None:
         """Continue from a result of `state_dict`, with its scenes. CheckpointError for a state of another stream."""

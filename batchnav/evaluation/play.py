@@ -90,8 +90,8 @@ def evaluate(
         raise ArgumentError(f"num_episodes: found {num_episodes}, expected {expected}")
     names = (*task.metrics, *task.episode_info)
     # The last column takes the results of episodes that do not count.
-    results = torch.full((len(names) + 1, num_episodes + 1), math.nan, device=device)
-    index = torch.arange(n, device=device)
+    results = torch.full((len(names) + 1, num_episodes + 1), math.nan, dtype=torch.float32, device=device)
+    index = torch.arange(n, dtype=torch.int64, device=device)
     start = torch.ones(n, dtype=torch.bool, device=device)
     observations, _ = env.reset(seed=seed)
     agent.reset(n)

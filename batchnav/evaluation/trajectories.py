@@ -129,8 +129,8 @@ class PoseCameras:
             rows = slice(first, first + n)
             count = len(heading[rows])
             for target, source in zip(self.carriers[:4], (scene, position, heading, tilt), strict=True):
-                target[:count] = torch.as_tensor(source[rows])
-            self.carriers.steps[:count] = torch.arange(first, first + count)
+                target[:count] = torch.from_numpy(source[rows])
+            self.carriers.steps[:count] = torch.arange(first, first + count, dtype=torch.int64, device="cpu")
             write_observations(self.frame, self.sources, self.images)
             for name, images in self.images.items():
                 parts[name].append(images[:count].cpu().numpy().copy())

@@ -41,6 +41,7 @@ class HabitatAgent:
     compass.
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         policy: PolicyAgent | str | Path,
@@ -109,7 +110,7 @@ def _found(observations: Mapping[str, Any], name: str) -> torch.Tensor:
     """An observation of Habitat as a tensor, images channels first. ArgumentError where it is missing."""
     if name not in observations:
         raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected also {name!r}")
-    value = torch.as_tensor(np.array(observations[name]))
+    value = torch.from_numpy(np.array(observations[name]))
     return value.permute(2, 0, 1) if value.ndim == 3 else value
 
 

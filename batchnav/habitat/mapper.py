@@ -29,6 +29,7 @@ class RobotMapper:
         config: training environment of the policy. ArgumentError unless its goal sensor uses GPS and compass.
     """
 
+    @torch.inference_mode(False)
     def __init__(self, names: frozenset[str], config: NavConfig):
         if not (isinstance(config.task, PointNavConfig) and config.task.gps_compass):
             raise ArgumentError(
@@ -36,7 +37,10 @@ class RobotMapper:
                 "policy trained with gps_compass: true"
             )
         self._names, self._config = names, config
-        self._body, self._goal = FreeBodies.at_origin(1, torch.device("cpu")), torch.zeros(1, 2)
+        self._body, self._goal = (
+            FreeBodies.at_origin(1, torch.device("cpu")),
+            torch.zeros(1, 2, dtype=torch.float32, device="cpu"),
+        )
         self._camera = MountedCamera(self._body, config.camera)
         self._intended = 0.0
         """Commanded translation of the last action, metres."""
@@ -73,7 +77,8 @@ class RobotMapper:
             )
         self._goal.copy_(goal)
         distance, angle = float(goal[0]), float(body.heading + goal[1])
-        position = torch.tensor([[distance * math.sin(angle), 0.0, distance * math.cos(angle)]])
+        place = [distance * math.sin(angle), 0.0, distance * math.cos(angle)]
+        position = torch.tensor([place], dtype=torch.float32, device="cpu")
         moved = float((position - body.position).square().sum())
         body.collisions.add_(int(collided(moved, self._intended**2)))
         body.position.copy_(position)

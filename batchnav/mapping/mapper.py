@@ -120,7 +120,7 @@ class Mapper:
         with_ego_map: bool = True,
     ):
         n, device = len(bodies.heading), bodies.heading.device
-        goal = torch.zeros(n, 2, device=device) if goal is None else goal
+        goal = torch.zeros(n, 2, dtype=torch.float32, device=device) if goal is None else goal
         turn, scan_angle = math.radians(body.widest_turn_deg), FULL_TURN if config.look_around else 0.0
         values = max_depth, max_climb, body.agent_height, body.longest_step / 2, turn / 2, scan_angle
         self._parameters = MappingParameters(*map(np.float32, values))
@@ -139,8 +139,8 @@ class Mapper:
         n: int, searches: int, device: torch.device, with_predictor: bool, with_ego_map: bool
     ) -> tuple[MapState, SearchBuffers, torch.Tensor, torch.Tensor]:
         """Tensors of `n` agents: map state, buffers of concurrent searches, waypoints f32 [N, 2], egocentric maps."""
-        waypoint = torch.zeros(n, 2, device=device)
-        ego_map = torch.zeros(n if with_ego_map else 0, 1, PIXELS, PIXELS, device=device)
+        waypoint = torch.zeros(n, 2, dtype=torch.float32, device=device)
+        ego_map = torch.zeros(n if with_ego_map else 0, 1, PIXELS, PIXELS, dtype=torch.float32, device=device)
         return MapState.empty(n, device, with_predictor), SearchBuffers.empty(searches, device), waypoint, ego_map
 
     @staticmethod

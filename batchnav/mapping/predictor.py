@@ -26,6 +26,7 @@ from batchnav.mapping.state import PREDICTION_INTERVAL, SIDE, MapLayers, MapStat
 from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.runtime.files.bundled import check_bundled, find_anticipation
 from batchnav.runtime.files.reading import open_tensors, tensor_errors
+from batchnav.runtime.torch_defaults import torch_defaults
 
 WINDOW = 128
 """Cells along a side of the predicted window around the agent: 25.6 m at the finest resolution."""
@@ -76,6 +77,7 @@ class TrackedBodies(Protocol):
 class OccupancyNet(nn.Module):
     """U-Net from f32 [B, 6, WINDOW, WINDOW] to logits f32 [B, WINDOW, WINDOW]; `odds` turns them into costs."""
 
+    @torch_defaults()
     def __init__(self) -> None:
         super().__init__()
         pairs = list(itertools.pairwise(_WIDTHS))
@@ -110,7 +112,7 @@ def network_input(free: torch.Tensor, blocked: torch.Tensor, places: torch.Tenso
         blocked: bool [B, WINDOW, WINDOW]: cells known to be occupied.
         places: f32 [B, 3, 2]: columns and rows of goal, start and agent, in cells of the window.
     """
-    centres = torch.arange(WINDOW, device=free.device) + 0.5
+    centres = torch.arange(WINDOW, dtype=torch.float32, device=free.device) + 0.5
     squares = (centres - places[..., None]) ** 2  # [B, 3, 2, WINDOW]
     spots = torch.exp(-(squares[:, :, 1, :, None] + squares[:, :, 0, None, :]) / (2 * _SPOT**2))
     return torch.cat([torch.stack([free, blocked, ~(free | blocked)], 1).float(), spots], 1)
@@ -143,7 +145,7 @@ class Windows:
         low = (agent.floor().long() - WINDOW // 2).clamp(0, SIDE - WINDOW)
         self.places = places - low[:, None]
         """f32 [B, 3, 2]: columns and rows of goal, start and agent, in cells of the window."""
-        along = low[:, :, None] + torch.arange(WINDOW, device=rows.device)
+        along = low[:, :, None] + torch.arange(WINDOW, dtype=torch.int64, device=rows.device)
         self.cells = along[:, 1, :, None] * SIDE + along[:, 0, None, :]
         """i64 [B, WINDOW, WINDOW]: indices of the window's cells on the map."""
         self._rows = rows[:, None, None]

@@ -131,8 +131,8 @@ class MapState(NamedTuple):
         expected_cost, path_length, collisions, predicted_at, dirty = (torch.zeros_like(episode) for _ in range(5))
         path, cost_to_go = (torch.zeros(n, MAX_PATH_CELLS, dtype=torch.int32, device=device) for _ in range(2))
         occupancy, explored = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
-        origin_and_resolution, pose = (torch.ones(n, 3, device=device) for _ in range(2))
-        remaining_scan = torch.zeros(n, device=device)
+        origin_and_resolution, pose = (torch.ones(n, 3, dtype=torch.float32, device=device) for _ in range(2))
+        remaining_scan = torch.zeros(n, dtype=torch.float32, device=device)
         predicted_cost = torch.zeros(n if with_predictor else 0, CELLS, dtype=torch.uint8, device=device)
         return cls(
             episode, expected_cost, path, cost_to_go, path_length, origin_and_resolution, occupancy, explored, pose,

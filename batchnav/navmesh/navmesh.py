@@ -61,6 +61,7 @@ class NavMesh:
         """Rows for kernels, as NumPy arrays; `navmesh.data.pack` concatenates those of several navmeshes."""
         self._place(resolve_device(device))
 
+    @torch.inference_mode(False)
     def _place(self, device: torch.device) -> None:
         """Copy the rows to a device and make the kernel arguments."""
         self.device = device

@@ -37,6 +37,7 @@ from batchnav.policy.observations import (
     num_categories,
     spaces_to_read,
 )
+from batchnav.runtime.torch_defaults import torch_defaults
 
 PREVIOUS_ACTION = "previous action"
 """Key of the previous action's embedding in `ActorCritic.body_inputs`."""
@@ -81,12 +82,19 @@ class ActorCritic(nn.Module):
         observation_space: of one environment.
         action_space: of one environment: Discrete, or a Box [A] of -1 to 1.
         config: the architecture.
+        device: where the parameters are made, whatever PyTorch's default device is.
 
     Raises:
         ConfigError: the spaces do not fit the configuration or are not supported.
     """
 
-    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space, config: PolicyConfig):
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        config: PolicyConfig,
+        device: str | torch.device = "cpu",
+    ):
         super().__init__()
         self.config = config
         """The architecture."""
@@ -101,6 +109,12 @@ class ActorCritic(nn.Module):
         images = {name: self.observation_shapes[name] for name, space in read.items() if is_image(space)}
         self.images = names_by_size(images)
         """Names of the images that share an encoder; one entry per image size."""
+        with torch_defaults(device):
+            self._make_layers(read, images)
+
+    def _make_layers(self, read: Mapping[str, spaces.Space], images: Mapping[str, tuple[int, ...]]) -> None:
+        """Make all layers, for the observations that the policy reads and the shapes of its images, by name."""
+        config = self.config
         self.norms = nn.ModuleDict({n: RunningNorm(shape[0]) for n, shape in images.items() if n in config.normalized})
         encoders = [self._make_encoder(names) for names in self.images]
         self.encoder = encoders[0] if encoders else None
@@ -233,7 +247,7 @@ class ActorCritic(nn.Module):
 
     def _prepare_image(self, name: str, image: torch.Tensor) -> torch.Tensor:
         """Input of the encoder: bytes as floats in 0..1, normalised where `config.normalized` says so."""
-        floats = image / 255.0 if image.dtype == torch.uint8 else image
+        floats = image.float() / 255.0 if image.dtype == torch.uint8 else image
         return self.norms[name](floats) if name in self.norms else floats
 
     def _prepare_vector(self, name: str, vector: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
@@ -47,6 +48,7 @@ class PolicyAgent:
         size = sum(parameter.numel() for parameter in self.network.parameters())
         return f"PolicyAgent({size:,} parameters, sees {', '.join(self.network.observation_shapes)}, on {self.device})"
 
+    @torch.inference_mode(False)
     def reset(self, num_envs: int, seed: int = 0) -> None:
         """Start `num_envs` episodes with an empty memory; `seed` is for action sampling."""
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
@@ -82,7 +84,7 @@ class PolicyAgent:
         obs = self._checked(as_dict(observations))
         num_envs = len(self._start)
         if episode_start is not None:
-            episode_start = torch.as_tensor(episode_start, device=self.device)
+            episode_start = self._tensor("episode_start", episode_start)
             if episode_start.shape != (num_envs,) or episode_start.dtype != torch.bool:
                 raise ArgumentError(
                     f"episode_start: found {episode_start.dtype} {list(episode_start.shape)}, "
@@ -92,12 +94,19 @@ class PolicyAgent:
         uniforms = None
         if not deterministic:
             shape = self.network.actions.shape
-            uniforms = torch.rand(num_envs, *shape, generator=self._generator, device=self.device)
+            uniforms = torch.rand(num_envs, *shape, generator=self._generator, dtype=torch.float32, device=self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
             act = self.network.act(obs, self._prev_action, self._start, self._state, uniforms)
         self._state, self._prev_action = act.state, act.action
         self._start = torch.zeros_like(self._start)
         return act.action
+
+    def _tensor(self, name: str, value: Any) -> torch.Tensor:
+        """A tensor, array or list on the policy's device. ArgumentError for anything else, with `name` in it."""
+        try:
+            return (value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))).to(self.device)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{name}: found {type(value).__name__}, expected an array of numbers") from error
 
     def _checked(self, observations: Mapping[str, torch.Tensor]) -> Observation:
         """The observations that the network reads, on its device. ArgumentError where they do not fit."""
@@ -105,7 +114,7 @@ class PolicyAgent:
         for name, shape in self.network.observation_shapes.items():
             if name not in observations:
                 raise ArgumentError(f"observations: found {', '.join(observations) or 'none'}, expected {name!r} too")
-            value = torch.as_tensor(observations[name], device=self.device)
+            value = self._tensor(f"observations[{name!r}]", observations[name])
             is_integer = name in self.network.num_categories
             if is_integer and (value.is_floating_point() or value.dtype == torch.bool):
                 raise ArgumentError(f"observations[{name!r}]: found {value.dtype}, expected integers")

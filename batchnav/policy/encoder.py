@@ -53,12 +53,12 @@ class SEFixupBlock(nn.Module):
 
     def __init__(self, channels_in: int, channels_out: int, stride: int, num_blocks: int):
         super().__init__()
-        self.stride = stride
+        self.stride, device = stride, torch.get_default_device()
         self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride, padding=1, bias=False)
         self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
         for name in ("fixup_bias1a", "fixup_bias1b", "fixup_bias2a", "fixup_bias2b"):
-            self.register_parameter(name, nn.Parameter(torch.zeros(())))
-        self.fixup_scale = nn.Parameter(torch.ones(()))
+            self.register_parameter(name, nn.Parameter(torch.zeros((), dtype=torch.float32, device=device)))
+        self.fixup_scale = nn.Parameter(torch.ones((), dtype=torch.float32, device=device))
         squeezed = max(channels_out // SE_REDUCTION, 1)
         self.squeeze = nn.Linear(channels_out, squeezed)
         self.excite = nn.Linear(squeezed, channels_out)
@@ -237,7 +237,7 @@ class _OneHotProduct(torch.autograd.Function):
     def backward(ctx, grad: torch.Tensor) -> tuple[None, torch.Tensor]:
         (which,) = ctx.saved_tensors
         rows = which.shape[1] * ctx.bins
-        first = torch.arange(0, rows, ctx.bins, device=which.device)  # `scatter_` takes i64 only
+        first = torch.arange(0, rows, ctx.bins, dtype=torch.int64, device=which.device)  # `scatter_` takes i64 only
         table_grad = grad.new_zeros(rows, grad.shape[1])
         for part, part_grad in zip(which.split(CHUNK), grad.split(CHUNK), strict=True):
             one_hot = grad.new_zeros(len(part), rows).scatter_(1, part + first, 1.0)

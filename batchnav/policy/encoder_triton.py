@@ -120,8 +120,10 @@ class _Trunk(torch.autograd.Function):
         x_grad, shifted_grad, found = _blocks_backward(grad, weights, kept, ctx.sizes)
         (_, cells, channels), width = x_grad.shape, image.shape[3]
         groups = triton.cdiv(1 + ctx.bins, 4)
-        stem_shares = torch.empty(STEM_BACKWARD_PROGRAMS, channels, 64 * groups, device=image.device)
-        shift_shares = torch.empty(STEM_BACKWARD_PROGRAMS, device=image.device)
+        stem_shares = torch.empty(
+            STEM_BACKWARD_PROGRAMS, channels, 64 * groups, dtype=torch.float32, device=image.device
+        )
+        shift_shares = torch.empty(STEM_BACKWARD_PROGRAMS, dtype=torch.float32, device=image.device)
         stem_backward[(STEM_BACKWARD_PROGRAMS,)](
             image, x_grad, shifted_grad, kept[0].shifted, shift, len(image) * cells, ctx.bins,
             stem_shares, shift_shares,

@@ -45,7 +45,7 @@ class EpisodicLSTM(Memory, nn.RNNBase):
 
     def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> torch.Tensor:
         """Zeros f32 [2, L, num_envs, H]: h and c of each layer."""
-        return torch.zeros(2, self.num_layers, num_envs, self.hidden_size, device=device)
+        return torch.zeros(2, self.num_layers, num_envs, self.hidden_size, dtype=torch.float32, device=device)
 
     def compile_parts(self) -> None:
         """Compile the cell, for static shapes."""

@@ -29,9 +29,10 @@ class RunningNorm(nn.Module):
 
     def __init__(self, channels: int):
         super().__init__()
-        self.register_buffer("mean", torch.zeros(channels))
-        self.register_buffer("var", torch.ones(channels))
-        self.register_buffer("rollouts", torch.zeros(()))
+        device = torch.get_default_device()
+        self.register_buffer("mean", torch.zeros(channels, dtype=torch.float32, device=device))
+        self.register_buffer("var", torch.ones(channels, dtype=torch.float32, device=device))
+        self.register_buffer("rollouts", torch.zeros((), dtype=torch.float32, device=device))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         """Normalised images [..., C, H, W] for images of floats."""

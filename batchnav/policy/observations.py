@@ -110,5 +110,5 @@ def embed_rows(embedding: nn.Embedding, index: torch.Tensor) -> torch.Tensor:
     """
     weight = embedding.weight
     weight = F.pad(weight, (0, 0, 0, -len(weight) % 8))
-    rows = torch.arange(len(weight), device=index.device)
+    rows = torch.arange(len(weight), dtype=torch.int64, device=index.device)
     return (index[..., None] == rows).to(weight.dtype) @ weight

@@ -68,6 +68,7 @@ def save_policy(
         part.write_bytes(safetensors_bytes(tensors, metadata))
 
 
+@torch.inference_mode(False)
 def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyAgent:
     """Read a policy that `save_policy` wrote, ready to act on `device`.
 
@@ -94,8 +95,8 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         space = _observation_space(shapes, categories)
         actions = _action_space(metadata)
         info = dict(json.loads(metadata["info"]))
-        with torch.device("meta"), _SkipNormalInit():  # allocate nothing before the tensors are known to fit
-            expected = ActorCritic(space, actions, config).state_dict()
+        with _SkipNormalInit():  # allocate nothing before the tensors are known to fit
+            expected = ActorCritic(space, actions, config, "meta").state_dict()
         weights = {current_key(name): value for name, value in tensors.items()} if is_former else tensors
         _check_names_and_shapes(weights, expected, path)
         network = ActorCritic(space, actions, config)  # has values that the file lacks: an encoder's constants

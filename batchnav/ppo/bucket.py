@@ -25,7 +25,7 @@ class Bucket:
         starts = [0]
         for parameter in parameters:
             starts.append(starts[-1] + -(-parameter.numel() // ALIGNMENT) * ALIGNMENT)
-        self.flat = torch.zeros(starts[-1], device=parameters[0].device)
+        self.flat = torch.zeros(starts[-1], dtype=torch.float32, device=parameters[0].device)
         self._parts = [
             (parameter, self.flat.as_strided(parameter.shape, parameter.stride(), start))
             for parameter, start in zip(parameters, starts, strict=False)

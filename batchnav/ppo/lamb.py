@@ -58,11 +58,11 @@ class Lamb(torch.optim.Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "min_trust": min_trust}
         super().__init__([parameter for _, parameter in named], defaults)
         trusted = [NO_TRUST_RATIO.search(name) is None for name, _ in named]
-        self._trusted = torch.tensor(trusted, device=lr.device)
+        self._trusted = torch.tensor(trusted, dtype=torch.bool, device=lr.device)
         self._kernels: Kernels | None = None
         for _, parameter in named:
             self.state[parameter] = {
-                "num_steps": torch.zeros((), device=lr.device),
+                "num_steps": torch.zeros((), dtype=torch.float32, device=lr.device),
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }

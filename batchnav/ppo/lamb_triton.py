@@ -97,8 +97,9 @@ class Kernels:
             chunks += [(i, first) for first in range(0, parameter.numel(), CHUNK)]
             firsts.append(len(chunks))
             start += parameter.numel()
-        self.table, self.chunks = torch.tensor(table, device=device), torch.tensor(chunks, device=device)
-        self.firsts = torch.tensor(firsts, device=device)
+        self.table, self.chunks, self.firsts = (
+            torch.tensor(rows, dtype=torch.int64, device=device) for rows in (table, chunks, firsts)
+        )
 
     def match(self, parameters: Sequence[torch.Tensor], m: Sequence[torch.Tensor], v: Sequence[torch.Tensor]) -> bool:
         """True where parameters and moments still have the same addresses."""
@@ -114,7 +115,9 @@ class Kernels:
         addresses change.
         """
         flat = torch.cat([_in_memory_order(*pair) for pair in zip(gradients, self.parameters, strict=True)])
-        squares, norms = (torch.empty(len(n), 2, device=flat.device) for n in (self.chunks, self.parameters))
+        squares, norms = (
+            torch.empty(len(n), 2, dtype=torch.float32, device=flat.device) for n in (self.chunks, self.parameters)
+        )
         _moments[(len(self.chunks),)](
             self.table, self.chunks, flat, unbias, beta1, beta2, eps, decay, squares, CHUNK=CHUNK, num_warps=4
         )

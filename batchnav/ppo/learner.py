@@ -63,6 +63,7 @@ class Learner:
         ConfigError: environment and configuration do not fit.
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         policy: ActorCritic,
@@ -84,7 +85,7 @@ class Learner:
         if compile:
             self.policy.compile_parts()
         self.frames = 0
-        self.lr = torch.tensor(0.0, device=self.device)
+        self.lr = torch.tensor(0.0, dtype=torch.float32, device=self.device)
         self.optimizer = _make_optimizer(self.policy, config, self.lr)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.state = self.policy.initial_state(env.num_envs, self.device)
@@ -95,10 +96,10 @@ class Learner:
         self.rollout = Rollout(
             self.policy.observation_shapes, env.storage, T, env.num_envs, self.device, self.state, actions
         )
-        self.uniforms = torch.empty(T, env.num_envs, *actions.shape, device=self.device)
+        self.uniforms = torch.empty(T, env.num_envs, *actions.shape, dtype=torch.float32, device=self.device)
         self.imitation = imitation
         self.expert_action = torch.zeros_like(self.rollout.action)
-        self.imitation_coef = torch.tensor(0.0, device=self.device)
+        self.imitation_coef = torch.tensor(0.0, dtype=torch.float32, device=self.device)
         if self.ranks.is_distributed:
             self.bucket = Bucket(self.policy.parameters())
             self.bucket.broadcast_(self.ranks)
@@ -181,7 +182,7 @@ class Learner:
 
     def _sample_minibatches(self) -> torch.Tensor:
         """Random partition of the environments, i64 [minibatches, B], equal on all ranks."""
-        order = torch.randperm(self.config.num_envs, generator=self.generator, device=self.device)
+        order = torch.randperm(self.config.num_envs, generator=self.generator, dtype=torch.int64, device=self.device)
         return order.view(self.config.minibatches, -1)
 
     @torch.no_grad()

@@ -18,6 +18,7 @@ class Rollout:
     action of step t is the previous action of step t + 1.
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         shapes: Mapping[str, tuple[int, ...]],

@@ -22,9 +22,9 @@ class EpisodeSums:
     """Sums of the metrics of finished episodes, info["episode"], per environment, on the device."""
 
     def __init__(self, num_envs: int, device: torch.device):
-        self.count = torch.zeros(num_envs, device=device)
+        self.count = torch.zeros(num_envs, dtype=torch.float32, device=device)
         self.names: tuple[str, ...] = ()
-        self.sums = torch.zeros(0, num_envs, device=device)
+        self.sums = torch.zeros(0, num_envs, dtype=torch.float32, device=device)
 
     def add(self, info: Mapping[str, Any]) -> None:
         """Add the episodes that ended in a step; the first info with "episode" determines the metrics."""

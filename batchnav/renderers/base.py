@@ -49,6 +49,7 @@ class Renderer(ABC):
     """True where a CUDA graph can hold a call, because it only launches kernels."""
     __reduce_ex__ = refuse_copies
 
+    @torch.inference_mode(False)
     def __init__(
         self, bank: SceneBank, num_agents: int, height: int = 64, width: int = 64, hfov_deg: float = 90.0,
         backface_culling: bool = False, max_depth: float = float("inf"),
@@ -57,7 +58,7 @@ class Renderer(ABC):
         self.bank, self.device = bank, bank.device
         self.num_agents, self.height, self.width = int(num_agents), int(height), int(width)
         self.backface_culling, self.max_depth = bool(backface_culling), float(max_depth)
-        self._level = torch.zeros(self.num_agents, device=bank.device)
+        self._level = torch.zeros(self.num_agents, dtype=torch.float32, device=bank.device)
         self._tan_half = torch.full_like(self._level, float(tan_half(hfov_deg)))
         self._allocate()
 

@@ -37,7 +37,7 @@ def as_actions(actions: Any, device: torch.device, dtype: torch.dtype = torch.in
 def as_mask(mask: Any, num_envs: int, device: torch.device) -> torch.Tensor:
     """A mask of environments as a bool [N] tensor. ArgumentError for another shape or dtype, or if nothing is set."""
     try:
-        found = mask if isinstance(mask, torch.Tensor) else torch.as_tensor(np.asarray(mask))
+        found = mask if isinstance(mask, torch.Tensor) else torch.from_numpy(np.array(mask))
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"reset_mask: found {type(mask).__name__}, expected torch.bool [{num_envs}]") from error
     if found.dtype != torch.bool or found.shape != (num_envs,) or not found.any():

@@ -100,6 +100,7 @@ class SceneBank:
         return NavMeshSettings().agent_max_climb if height is None else height
 
     @classmethod
+    @torch.inference_mode(False)
     def pack(
         cls,
         scenes: Sequence[Scene],

@@ -139,7 +139,7 @@ class ResidentSceneBank(SceneBank):
                 f"num_scenes: found {num_scenes} of {triangles} triangles, expected fewer than {MAX_TRIANGLES} in all"
             )
         bvh = _arrays(BVHData, scene_size.bvh, _BVH_COLUMNS, num_scenes, device)
-        bvh.roots.copy_(torch.arange(num_scenes) * scene_size.bvh.nodes)
+        bvh.roots.copy_(torch.arange(num_scenes, dtype=torch.int64, device="cpu") * scene_size.bvh.nodes)
         navmesh = _arrays(NavMeshData, scene_size.navmesh, NAVMESH_COLUMNS, num_scenes, device)
         fields, sampler = appearance_fields(appearance), None
         if material_library is not None:

@@ -161,8 +161,10 @@ class FreeBodies(NamedTuple):
     def at_origin(cls, n: int, device: torch.device) -> FreeBodies:
         """`n` bodies with all values 0."""
         scene, episode, steps, collisions = torch.zeros(4, n, dtype=torch.int32, device=device)
-        heading, tilt = torch.zeros(2, n, device=device)
-        return cls(scene, torch.zeros(n, 3, device=device), heading, tilt, episode, steps, collisions)
+        heading, tilt = torch.zeros(2, n, dtype=torch.float32, device=device)
+        return cls(
+            scene, torch.zeros(n, 3, dtype=torch.float32, device=device), heading, tilt, episode, steps, collisions
+        )
 
 
 class Seeds(Protocol):
@@ -196,8 +198,8 @@ class MountedCamera:
         zero = torch.zeros(1, dtype=torch.int64, device=device)
         by = (seeds.seed, seeds.first_agent) if seeds else (zero, zero)
         noise = NoiseCounters(*by, bodies.episode, bodies.steps, number)
-        heading, pitch, tan_half_hfov = (torch.zeros(n, device=device) for _ in range(3))
-        written = torch.zeros(n, 3, device=device), heading, pitch, tan_half_hfov
+        heading, pitch, tan_half_hfov = (torch.zeros(n, dtype=torch.float32, device=device) for _ in range(3))
+        written = torch.zeros(n, 3, dtype=torch.float32, device=device), heading, pitch, tan_half_hfov
         self.cameras = Cameras(bodies.scene, *written, noise if seeds else None)
         read = map(view, (bodies.position, bodies.heading, bodies.tilt, noise))
         arguments = *read, Mount.of(camera), *map(view, written)

@@ -47,7 +47,7 @@ class NormalSensor(CameraSensor):
             return lambda *tensors: _normals_cpu(*map(view, tensors[:-1]), normal, view(tensors[-1]))
         n, _, height, width = example.shape
         triangle = torch.zeros(n, height, width, dtype=torch.int32, device=example.device)
-        number = torch.zeros(n, device=example.device)
+        number = torch.zeros(n, dtype=torch.float32, device=example.device)
         arrays = map(view, (triangle, number, number, number))
         kernel = BoundKernel(_normals_cuda, triangle.numel(), *arrays, normal, view(torch.zeros_like(example)))
 

@@ -94,7 +94,7 @@ class RedwoodNoise:
         self._multiplier = np.float32(multiplier)
         self._table = torch.from_numpy(load_table(path) if path else synthetic_table())
         self._bound: tuple[NoiseCounters, BoundKernel] | None = None
-        self._noisy = torch.zeros(0)
+        self._noisy = torch.zeros(0, dtype=torch.float32, device="cpu")
 
     def measure(self, noise: NoiseCounters | None, depth: torch.Tensor) -> torch.Tensor:
         """Measured depth f32 [N, H, W] for exact depth, metres, 0 for holes; valid until the next call."""

@@ -92,7 +92,7 @@ class BodyConfig:
         """A tensor for the actions of `n` agents: i64 [n], or f32 [n, 2]."""
         if self.is_discrete:
             return torch.zeros(n, dtype=torch.int64, device=device)
-        return torch.zeros(n, ACTION_SIZE, device=device)
+        return torch.zeros(n, ACTION_SIZE, dtype=torch.float32, device=device)
 
     def check_actions(self, actions: torch.Tensor, n: int, device: torch.device) -> None:
         """ArgumentError for actions of another shape or type than `empty_actions`; on the CPU also for invalid ones."""

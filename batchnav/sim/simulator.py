@@ -107,8 +107,8 @@ class Simulator:
         self.sampling.scene_ranges[:, 1] = 1
         for first in range(0, self.bank.num_scenes, self.num_envs):
             count = min(self.num_envs, self.bank.num_scenes - first)
-            self.sampling.scene_ranges[:count, 0] = torch.arange(first, first + count)
-            self._sample_for(torch.arange(count))
+            self.sampling.scene_ranges[:count, 0] = torch.arange(first, first + count, dtype=torch.int64, device="cpu")
+            self._sample_for(torch.arange(count, dtype=torch.int64, device="cpu"))
         self.sampling.scene_ranges.copy_(ranges)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
@@ -116,7 +116,7 @@ class Simulator:
 
     def sample_all(self) -> None:
         """Sample every agent's next episode again, after a change of the seed, the episode numbers or the scenes."""
-        self._sample_for(torch.arange(self.num_envs))
+        self._sample_for(torch.arange(self.num_envs, dtype=torch.int64, device="cpu"))
 
     def assign_scenes(self, agents: list[range], scenes: list[int]) -> None:
         """Assign one scene, a row of the bank, to each range of agents, from their next episode on."""
@@ -124,7 +124,9 @@ class Simulator:
         for group, scene in zip(agents, scenes, strict=True):
             self.sampling.scene_ranges[group.start : group.stop, 0] = scene
             self.sampling.scene_ranges[group.start : group.stop, 1] = 1
-        self._sample_for(torch.cat([torch.arange(group.start, group.stop) for group in agents]))
+        self._sample_for(
+            torch.cat([torch.arange(group.start, group.stop, dtype=torch.int64, device="cpu") for group in agents])
+        )
 
     def advance(self, actions: torch.Tensor) -> None:
         """Move all bodies and flag ended episodes. Agents that are done keep their final pose until `reset_done`.

@@ -88,9 +88,14 @@ class EpisodeTable(NamedTuple):
     @classmethod
     def empty(cls, device: torch.device) -> EpisodeTable:
         """A table without rows."""
-        points = (torch.zeros(0, 3, device=device) for _ in range(2))
+        points = (torch.zeros(0, 3, dtype=torch.float32, device=device) for _ in range(2))
         start, goal = points
-        return cls(torch.zeros(0, dtype=torch.int32, device=device), start, torch.zeros(0, device=device), goal)
+        return cls(
+            torch.zeros(0, dtype=torch.int32, device=device),
+            start,
+            torch.zeros(0, dtype=torch.float32, device=device),
+            goal,
+        )
 
 
 # One agent.

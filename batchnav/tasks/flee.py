@@ -120,7 +120,7 @@ class Flee(ProgressTask):
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
         """All tensors of `n` agents; the last holds candidate places, f32 [N, CANDIDATES, 4], see `far_vertices`."""
-        return *super().arrays(n, device, config), torch.zeros(n, CANDIDATES, 4, device=device)
+        return *super().arrays(n, device, config), torch.zeros(n, CANDIDATES, 4, dtype=torch.float32, device=device)
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:

@@ -49,9 +49,9 @@ class ProgressState(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> ProgressState:
         """State of `n` agents before their first episode."""
-        reachable, progress, earned = (torch.zeros(n, device=device) for _ in range(3))
+        reachable, progress, earned = (torch.zeros(n, dtype=torch.float32, device=device) for _ in range(3))
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
-        return cls(torch.zeros(n, 3, device=device), reachable, progress, earned, table_index)
+        return cls(torch.zeros(n, 3, dtype=torch.float32, device=device), reachable, progress, earned, table_index)
 
 
 class ProgressTransition(NamedTuple):
@@ -265,9 +265,12 @@ class ProgressTask:
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
         """All tensors of `n` agents. A subclass appends its own."""
         common, further = len(ProgressMetrics._fields), max(0, len(cls.metric_specs) - len(ProgressMetrics._fields))
-        metrics, rewards = ProgressMetrics(*torch.zeros(common, n, device=device)), torch.zeros(n, device=device)
+        metrics, rewards = (
+            ProgressMetrics(*torch.zeros(common, n, dtype=torch.float32, device=device)),
+            torch.zeros(n, dtype=torch.float32, device=device),
+        )
         records = ProgressState.empty(n, device), ProgressTransition.empty(n, device), NextStart.empty(n, device)
-        return *records, metrics, rewards, torch.zeros(further, n, device=device)
+        return *records, metrics, rewards, torch.zeros(further, n, dtype=torch.float32, device=device)
 
     @staticmethod
     def search_rows(num_envs: int, device: torch.device, chunks: int) -> tuple[int, ...]:

@@ -98,10 +98,19 @@ class GoalState(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device, fields: frozenset[str] = frozenset()) -> GoalState:
         """State of `n` agents before their first episode. `fields`: optional fields in use."""
-        start_distance, distance, episode_return = (torch.zeros(n, device=device) for _ in range(3))
+        start_distance, distance, episode_return = (
+            torch.zeros(n, dtype=torch.float32, device=device) for _ in range(3)
+        )
         table_index = torch.full((n,), -1, dtype=torch.int32, device=device)
         optional = _optional(n, device, fields)
-        return cls(torch.zeros(n, 3, device=device), start_distance, distance, episode_return, table_index, **optional)
+        return cls(
+            torch.zeros(n, 3, dtype=torch.float32, device=device),
+            start_distance,
+            distance,
+            episode_return,
+            table_index,
+            **optional,
+        )
 
     def in_use(self) -> Any:
         """A NamedTuple of the fields that are in use: the state to resume from."""
@@ -177,7 +186,7 @@ class GoalTransition(NamedTuple):
     def empty(cls, n: int, device: torch.device, fields: frozenset[str] = frozenset()) -> GoalTransition:
         """Transition of `n` agents that have not moved. `fields`: optional fields in use."""
         bodies, state = Bodies.empty(n, device)._asdict(), GoalState.empty(n, device, fields)._asdict()
-        heading = torch.zeros(len(state["goal_heading"]), device=device)
+        heading = torch.zeros(len(state["goal_heading"]), dtype=torch.float32, device=device)
         given = {**bodies, **state, "heading": heading, "moved": torch.zeros(n, dtype=torch.bool, device=device)}
         return cls(**{name: given[name] for name in cls._fields})
 
@@ -186,7 +195,7 @@ def _optional(n: int, device: torch.device, fields: frozenset[str]) -> dict[str,
     """Tensors of the optional fields, by name; without rows where a field is not in use."""
     rows = {name: n if name in fields else 0 for name in OPTIONAL}
     return {
-        "goal_heading": torch.zeros(rows["goal_heading"], device=device),
+        "goal_heading": torch.zeros(rows["goal_heading"], dtype=torch.float32, device=device),
         "category": torch.zeros(rows["category"], dtype=torch.int64, device=device),
         "goal_range": torch.zeros(rows["goal_range"], 2, dtype=torch.int32, device=device),
     }

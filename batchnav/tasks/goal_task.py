@@ -131,14 +131,20 @@ class GoalTask:
 
     def goal_places(self) -> torch.Tensor:
         """Places of all goals in the bank's scenes, f32 [P, 3], metres. No rows if goals are points."""
-        return torch.zeros(0, 3, device=self.sim.device)
+        return torch.zeros(0, 3, dtype=torch.float32, device=self.sim.device)
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
         """All tensors of `n` agents: state, transition, next episode, metrics, reward, goal in the agent's frame."""
         records = (record.empty(n, device, cls.optional) for record in (GoalState, GoalTransition, NextEpisode))
-        metrics, reward = GoalMetrics(*torch.zeros(len(METRICS), n, device=device)), torch.zeros(n, device=device)
-        shown = (torch.zeros(n, 2, device=device) for _ in range(2 if cls.keeps_start_goal(config) else 1))
+        metrics, reward = (
+            GoalMetrics(*torch.zeros(len(METRICS), n, dtype=torch.float32, device=device)),
+            torch.zeros(n, dtype=torch.float32, device=device),
+        )
+        shown = (
+            torch.zeros(n, 2, dtype=torch.float32, device=device)
+            for _ in range(2 if cls.keeps_start_goal(config) else 1)
+        )
         return *records, metrics, reward, *shown
 
     @classmethod

@@ -145,7 +145,7 @@ def host_seconds(call: Callable[[], None], calls: int = 200) -> list[float]:
 def sample_actions(num_envs: int, device: torch.device) -> torch.Tensor:
     """Random actions i64 [ACTION_ROWS, num_envs]."""
     generator = torch.Generator(device).manual_seed(0)
-    return torch.randint(0, 2, (ACTION_ROWS, num_envs), generator=generator, device=device)
+    return torch.randint(0, 2, (ACTION_ROWS, num_envs), generator=generator, dtype=torch.int64, device=device)
 
 
 def in_turn(step: Callable, actions: Iterable) -> Callable[[], None]:

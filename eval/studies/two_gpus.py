@@ -169,7 +169,9 @@ class AllRanksLearner(Learner):
 
     def _sample_minibatches(self) -> torch.Tensor:
         size = self.config.num_envs // self.num_parts
-        order = torch.randperm(size, generator=self.generator, device=self.device).view(self.config.minibatches, -1)
+        order = torch.randperm(size, generator=self.generator, dtype=torch.int64, device=self.device).view(
+            self.config.minibatches, -1
+        )
         return torch.cat([order + part * size for part in range(self.num_parts)], dim=1)
 
 

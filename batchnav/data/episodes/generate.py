@@ -68,7 +68,9 @@ def _episodes(scene: Scene, sim: Simulator, goal: torch.Tensor, distance: torch.
             episode_id=str(i),
             scene_id=scene.name,
             start_position=shortest_floats(bodies.position[i]),
-            start_rotation=shortest_floats(torch.tensor(rotation_of(float(bodies.heading[i])))),
+            start_rotation=shortest_floats(
+                torch.tensor(rotation_of(float(bodies.heading[i])), dtype=torch.float32, device="cpu")
+            ),
             goals=(Goal(shortest_floats(goal[i]), task.target_radius),),
             info={"geodesic_distance": shortest_floats(distance[i : i + 1])[0]},
         )

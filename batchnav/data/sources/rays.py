@@ -23,5 +23,5 @@ def first_hits(scene: Scene, origins: np.ndarray, directions: np.ndarray) -> np.
     x, y, z = np.asarray(directions, np.float32).T
     heading, pitch = np.arctan2(-x, -z), np.arcsin(np.clip(y, -1.0, 1.0))
     poses = (torch.from_numpy(np.ascontiguousarray(each, np.float32)) for each in (origins, heading, pitch))
-    depth = renderer.render(torch.zeros(count, dtype=torch.int32), *poses)[:, 0, 0].numpy()
+    depth = renderer.render(torch.zeros(count, dtype=torch.int32, device="cpu"), *poses)[:, 0, 0].numpy()
     return np.where(depth > 0.0, depth, np.float32(np.inf))

@@ -37,6 +37,7 @@ class FromGymnasium(VectorEnv):
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's name)
     capturable = False
 
+    @torch.inference_mode(False)
     def __init__(self, env: VectorEnv):
         """Take ownership of `env`: the adapter closes it."""
         if not isinstance(env, VectorEnv):
@@ -48,7 +49,10 @@ class FromGymnasium(VectorEnv):
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.storage: Mapping[str, torch.dtype] = {name: _storage(box) for name, box in boxes.items()}
         self._shapes = {name: (env.num_envs, *box.shape) for name, box in boxes.items()}
-        self._return, self._steps = torch.zeros(env.num_envs), torch.zeros(env.num_envs)
+        self._return, self._steps = (
+            torch.zeros(env.num_envs, dtype=torch.float32, device="cpu"),
+            torch.zeros(env.num_envs, dtype=torch.float32, device="cpu"),
+        )
         self._was_reset = False
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
@@ -70,8 +74,8 @@ class FromGymnasium(VectorEnv):
         if actions.min() < 0 or actions.max() >= n:
             raise ArgumentError(f"actions: found {int(actions.min())} to {int(actions.max())}, expected 0 to {n - 1}")
         observation, reward, terminated, truncated, info = self.env.step(actions.numpy().copy())
-        tensors, reward = self._tensors(observation), torch.tensor(np.asarray(reward, np.float32))
-        terminated, truncated = (torch.tensor(np.asarray(flag, bool)) for flag in (terminated, truncated))
+        tensors, reward = self._tensors(observation), torch.from_numpy(np.array(reward, np.float32))
+        terminated, truncated = (torch.from_numpy(np.array(flag, bool)) for flag in (terminated, truncated))
         ended = terminated | truncated
         self._return += reward
         self._steps += 1
@@ -140,7 +144,7 @@ class FromGymnasium(VectorEnv):
                 )
             own = by_name(own)
             for name, tensor in whole.items():
-                tensor[i] = torch.tensor(np.asarray(own[name]))
+                tensor[i] = torch.from_numpy(np.array(own[name]))
         return whole
 
     def _as_observed(self, tensors: Observation) -> Observation | torch.Tensor:

@@ -32,6 +32,7 @@ class TorchRLEnv(EnvBase):
     `info` is the info of the environment's last step.
     """
 
+    @torch.inference_mode(False)
     def __init__(self, env: VecEnv):
         """Take ownership of `env`: the adapter closes it."""
         check_autoreset(env)
@@ -93,7 +94,7 @@ class TorchRLEnv(EnvBase):
 
 def _spec(box: spaces.Box, n: int, device: torch.device) -> Bounded | Unbounded:
     """TorchRL's spec of a Box. Floats are f32."""
-    low, high = (torch.as_tensor(end).expand(n, *box.shape) for end in (box.low, box.high))
+    low, high = (torch.from_numpy(end).expand(n, *box.shape) for end in (box.low, box.high))
     dtype = torch.float32 if low.is_floating_point() else low.dtype
     if not box.is_bounded():
         return Unbounded([n, *box.shape], device=device, dtype=dtype)

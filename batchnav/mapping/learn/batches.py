@@ -41,13 +41,16 @@ def split_scenes(recorded: RecordedMaps, generator: torch.Generator) -> tuple[to
     if not (len(training) and len(validation)):
         found = f"{len(training)} of training scenes and {len(validation)} of held-out scenes"
         raise ArgumentError(f"maps: found {found}, expected some of both; pass more maps")
-    return training, validation[torch.randperm(len(validation), generator=generator)[:MAX_VALIDATION_MAPS]]
+    return training, validation[
+        torch.randperm(len(validation), generator=generator, dtype=torch.int64, device="cpu")[:MAX_VALIDATION_MAPS]
+    ]
 
 
 def rotation(angle: float, mirrored: bool = False) -> torch.Tensor:
     """Matrix f32 [2, 2] that first mirrors columns if `mirrored`, then rotates (column, row) by an angle, radians."""
     cos, sin = math.cos(angle), math.sin(angle)
-    return torch.tensor([[cos, -sin], [sin, cos]]) @ torch.diag(torch.tensor([-1.0 if mirrored else 1.0, 1.0]))
+    turn = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float32, device="cpu")
+    return turn @ torch.tensor([[-1.0 if mirrored else 1.0, 0.0], [0.0, 1.0]], dtype=torch.float32, device="cpu")
 
 
 def sample_rotation(generator: torch.Generator) -> torch.Tensor:
@@ -55,7 +58,7 @@ def sample_rotation(generator: torch.Generator) -> torch.Tensor:
 
     Arbitrary angles are needed since walls in scans and on a robot's map are not parallel to the map's axes.
     """
-    which, share, mirrored, quarters = torch.rand(4, generator=generator).tolist()
+    which, share, mirrored, quarters = torch.rand(4, generator=generator, dtype=torch.float32, device="cpu").tolist()
     angle = share * 2 * math.pi if which < ROTATED else math.pi / 2 * int(4 * quarters)
     return rotation(angle, mirrored < 0.5)
 
@@ -67,7 +70,7 @@ def rotate_places(matrix: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 def cell_centres(device: torch.device) -> torch.Tensor:
     """Centres of the window's cells, f32 [WINDOW, WINDOW, 2] (column, row)."""
-    each = torch.arange(WINDOW, device=device) + 0.5
+    each = torch.arange(WINDOW, dtype=torch.float32, device=device) + 0.5
     return torch.stack(torch.meshgrid(each, each, indexing="xy"), 2)
 
 
@@ -81,7 +84,7 @@ def rotated_cells(recorded: RecordedMaps, matrix: torch.Tensor) -> tuple[torch.T
 
 def make_batch(recorded: RecordedMaps, matrix: torch.Tensor | None = None) -> Batch:
     """The batch of these maps, rotated by a matrix; None: unrotated."""
-    matrix = torch.eye(2) if matrix is None else matrix
+    matrix = torch.eye(2, dtype=torch.float32, device="cpu") if matrix is None else matrix
     cells, on_map = rotated_cells(recorded, matrix)
     occupancy, explored, walkable = (
         values.gather(1, cells.flatten(1)).view_as(cells) for values in (*recorded.layers, recorded.walkable)

@@ -33,7 +33,7 @@ def predict_logits(model: OccupancyNet, batch: Batch) -> torch.Tensor:
 def occupancy_loss(model: OccupancyNet, maps: RecordedMaps, matrix: torch.Tensor) -> torch.Tensor:
     """Weighted binary cross-entropy of unknown cells, nats per cell."""
     batch = make_batch(maps, matrix)
-    weight = torch.where(batch.inside, 1.0, OUTSIDE_WEIGHT) * batch.unknown
+    weight = torch.where(batch.inside, 1.0, OUTSIDE_WEIGHT).float() * batch.unknown
     logits = predict_logits(model, batch)
     loss = functional.binary_cross_entropy_with_logits(logits, batch.blocked, weight, reduction="sum")
     return loss / weight.sum()
@@ -59,8 +59,10 @@ def predict_paths(model: OccupancyNet, maps: RecordedMaps, matrix: torch.Tensor)
     columns, rows = rotate_places(matrix, cell_centres(matrix.device)).floor().long().to(device).unbind(2)
     within = (columns >= 0) & (columns < WINDOW) & (rows >= 0) & (rows < WINDOW)
     upright = rotated[:, rows.clamp(0, WINDOW - 1), columns.clamp(0, WINDOW - 1)] * within
-    cells, _ = rotated_cells(maps, torch.eye(2))
-    predicted_cost = torch.zeros(maps.cells.shape, device=device).scatter(1, cells.flatten(1), upright.flatten(1))
+    cells, _ = rotated_cells(maps, torch.eye(2, dtype=torch.float32, device="cpu"))
+    predicted_cost = torch.zeros(maps.cells.shape, dtype=torch.float32, device=device).scatter(
+        1, cells.flatten(1), upright.flatten(1)
+    )
     costs = path_costs(maps.layers, PathEnds(maps.goal, maps.starts), predicted_cost)
     valid = (maps.starts >= 0) & (costs < BLOCKED_COST) & (maps.true_cost < BLOCKED_COST)
     metres = maps.size[:, None] / float(FREE_EDGE)

@@ -112,7 +112,7 @@ def record(
         if step < WARM_UP_STEPS:
             continue
         probability = record_probability(env.task.episode_info["start_distance"].cpu())
-        chosen = torch.rand(env.num_envs, generator=generator) < probability
+        chosen = torch.rand(env.num_envs, generator=generator, dtype=torch.float32, device="cpu") < probability
         scanned = (env.mapper.map_state.remaining_scan == 0).cpu()
         rows = (chosen & scanned).nonzero()[:, 0][: count - recorded]
         if len(rows):
@@ -154,8 +154,10 @@ def snapshot(env: Any, is_walkable: IsWalkable, rows: torch.Tensor, generator: t
 def walkable_cells(env: Any, is_walkable: IsWalkable, rows: torch.Tensor) -> torch.Tensor:
     """bool [B, CELLS]: True where the navmesh covers a cell's centre, at the height of the agents `rows` i64 [B]."""
     bodies, origin = env.sim.bodies, env.mapper.map_state.origin_and_resolution[rows][:, None]
-    cells = torch.arange(CELLS, device=rows.device)
-    x, z = (origin[..., k] + (cell + 0.5) * origin[..., 2] for k, cell in enumerate((cells % SIDE, cells // SIDE)))
+    cells = torch.arange(CELLS, dtype=torch.int64, device=rows.device)
+    x, z = (
+        origin[..., k] + (cell.float() + 0.5) * origin[..., 2] for k, cell in enumerate((cells % SIDE, cells // SIDE))
+    )
     y = bodies.position[rows][:, 1, None].expand_as(x)
     each = bodies.scene[rows][:, None].expand(-1, CELLS).reshape(-1).contiguous()
     return is_walkable(each, torch.stack([x, y, z], -1).view(-1, 3), WALKABLE_DISTANCE).view_as(x)
@@ -163,9 +165,9 @@ def walkable_cells(env: Any, is_walkable: IsWalkable, rows: torch.Tensor) -> tor
 
 def in_footprint(agent: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
     """bool [B, CELLS]: True within FOOTPRINT of the agents' cells i32 [B]. `size`: f32 [B], sides of cells, metres."""
-    cells = torch.arange(CELLS, device=agent.device)
+    cells = torch.arange(CELLS, dtype=torch.int64, device=agent.device)
     across, along = cells % SIDE - agent[:, None] % SIDE, cells // SIDE - agent[:, None] // SIDE
-    return (across**2 + along**2).sqrt() * size[:, None] <= FOOTPRINT
+    return (across**2 + along**2).float().sqrt() * size[:, None] <= FOOTPRINT
 
 
 def dilated(marked: torch.Tensor) -> torch.Tensor:
@@ -185,7 +187,7 @@ def costs_over_explored(layers: MapLayers, agent: torch.Tensor) -> torch.Tensor:
     """f32 [B, CELLS]: path costs from the agents' cells i32 [B] to all cells, with unexplored cells as obstacles."""
     occupancy = torch.where(layers.is_explored, layers.occupancy, OCCUPIED)
     everywhere = torch.arange(CELLS, dtype=torch.int32, device=agent.device).expand(len(agent), -1).contiguous()
-    no_prediction = torch.zeros(occupancy.shape, device=agent.device)
+    no_prediction = torch.zeros(occupancy.shape, dtype=torch.float32, device=agent.device)
     explored = MapLayers(occupancy, torch.full_like(layers.explored, EXPLORED))
     return path_costs(explored, PathEnds(agent, everywhere), no_prediction)
 
@@ -195,6 +197,8 @@ def frontier_cells(
 ) -> torch.Tensor:
     """i32 [B, STARTS - 1]: random reachable explored cells next to unexplored ones; -1: no more."""
     border = layers.is_explored & ~layers.has_obstacle & dilated(unexplored) & (reach < BLOCKED_COST)
-    sampled = torch.rand(border.shape, generator=generator).to(border.device) * border
+    sampled = (
+        torch.rand(border.shape, generator=generator, dtype=torch.float32, device="cpu").to(border.device) * border
+    )
     value, cell = sampled.topk(STARTS - 1)
     return torch.where(value > 0, cell, -1).int()

@@ -66,12 +66,14 @@ def train(
     steps = schedule.steps
     optimizer = torch.optim.AdamW(model.parameters(), lr=schedule.learning_rate, weight_decay=WEIGHT_DECAY)
     rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: min(1, (k + 1) / WARM_UP) * (1 - k / steps))
-    total = torch.zeros((), device=recorded.cells.device)
+    total = torch.zeros((), dtype=torch.float32, device=recorded.cells.device)
     loss_of, name = (path_loss, "path loss") if on_paths else (occupancy_loss, "occupancy loss")
     model.train(not on_paths)  # the path loss uses the fixed batch normalisation of inference
     with progress_bar(f"training steps, {name}", steps) as advance:
         for step in range(1, steps + 1):
-            maps = recorded.select(rows[torch.randint(len(rows), (schedule.batch,), generator=generator)])
+            maps = recorded.select(
+                rows[torch.randint(len(rows), (schedule.batch,), generator=generator, dtype=torch.int64, device="cpu")]
+            )
             loss = loss_of(model, maps, sample_rotation(generator))
             optimizer.zero_grad()
             loss.backward()
@@ -97,7 +99,11 @@ def log_losses(
 
     Keys: "network", and "blocked fraction" for a constant prediction.
     """
-    sums, counts, blocked = torch.zeros(2, dtype=torch.float64), torch.zeros(2), torch.zeros(2)
+    sums, counts, blocked = (
+        torch.zeros(2, dtype=torch.float64, device="cpu"),
+        torch.zeros(2, dtype=torch.float32, device="cpu"),
+        torch.zeros(2, dtype=torch.float32, device="cpu"),
+    )
     for part in rows.split(batch):
         maps = make_batch(recorded.select(part), matrix)
         nats = functional.binary_cross_entropy_with_logits(predict_logits(model, maps), maps.blocked, reduction="none")

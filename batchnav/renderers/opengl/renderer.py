@@ -124,8 +124,8 @@ class OpenGLRenderer(Renderer):
         # The texture array and its depth buffer have the size of the images.
         self._check_memory(sizes, 2 * sizes["depth"] + sum(array.nbytes for array in clusters))
         self._least_depth = ctypes.c_float(float(NEAR / self.max_depth))
-        self.depth = torch.zeros(self.num_agents, self.height, self.width, device=self.device)
-        self._cameras = torch.zeros(self.num_agents, CAMERA // 4, device=self.device)
+        self.depth = torch.zeros(self.num_agents, self.height, self.width, dtype=torch.float32, device=self.device)
+        self._cameras = torch.zeros(self.num_agents, CAMERA // 4, dtype=torch.float32, device=self.device)
         with self.context:
             self._compile(self._switches, min(self.max_depth, _FAR))
             self._make_buffers(sizes, clusters)

@@ -32,7 +32,7 @@ class RaycastRenderer(Renderer):
     capturable = True
 
     def _allocate(self) -> None:
-        self.depth = torch.zeros(self.num_agents, self.height, self.width, device=self.device)
+        self.depth = torch.zeros(self.num_agents, self.height, self.width, dtype=torch.float32, device=self.device)
         self._options = np.float32(min(self.max_depth, float(_FAR))), self.backface_culling
         self._few = self.depth.numel() <= FEW_PIXELS
         self._cast_depth = self._bind(depth_cpu, few_depth_cuda if self._few else depth_cuda, self.depth)

@@ -75,7 +75,7 @@ def _check_all_reduce(ranks: Ranks) -> None:
 
     DeviceError if its result is wrong.
     """
-    ones = torch.ones(1024, device=ranks.device)
+    ones = torch.ones(1024, dtype=torch.float32, device=ranks.device)
     dist.all_reduce(ones)
     if not bool((ones == ranks.world_size).all()):
         raise DeviceError(

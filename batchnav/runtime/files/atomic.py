@@ -114,7 +114,8 @@ def lock_folder(folder: Path, error: type[BatchnavError]) -> IO[str]:
 
 def safetensors_bytes(arrays: Mapping[str, torch.Tensor | np.ndarray], metadata: Mapping[str, str]) -> bytes:
     """Content of a safetensors file. Equal input gives equal bytes; the library itself orders metadata randomly."""
-    data = safetensors.torch.save({name: torch.as_tensor(array) for name, array in arrays.items()})
+    tensors = {name: a if isinstance(a, torch.Tensor) else torch.from_numpy(a) for name, a in arrays.items()}
+    data = safetensors.torch.save(tensors)
     end = 8 + int.from_bytes(data[:8], "little")
     header = {"__metadata__": dict(sorted(metadata.items())), **json.loads(data[8:end])}
     text = json.dumps(header, separators=(",", ":")).encode()

@@ -68,7 +68,7 @@ def host_flag(device: torch.device, size: int = 1) -> tuple[np.ndarray, Any]:
     if device.type == "cpu":
         flag = np.zeros(size, np.int32)
         return flag, flag
-    pinned = torch.zeros(size, dtype=torch.int32, pin_memory=True)
+    pinned = torch.zeros(size, dtype=torch.int32, pin_memory=True, device="cpu")
     interface = {"shape": (size,), "typestr": "<i4", "data": (pinned.data_ptr(), False), "version": 3}
     owner = types_module.SimpleNamespace(__cuda_array_interface__=interface, tensor=pinned)
     return pinned.numpy(), _device_array(owner, device)

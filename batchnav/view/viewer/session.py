@@ -67,7 +67,7 @@ class Driver:
         if self.ended:
             return
         self.rows.append((*self._pose(), action))
-        *_, info = self.env.step(torch.tensor([action], device=self.env.device))
+        *_, info = self.env.step(torch.tensor([action], dtype=torch.int64, device=self.env.device))
         self.ended = bool(info["_episode"][0])
         if self.ended:
             self.metrics = {name: float(values[0]) for name, values in info["episode"].items()}

@@ -1,0 +1,298 @@
+"""Results do not depend on PyTorch's default dtype, default device or inference mode when things are made."""
+
+import ast
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from batchnav.agents.registry import agent_config, make_reference_agent
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.cartpole.plain import PlainCartPole
+from batchnav.cartpole.torch_env import TorchCartPoleEnv
+from batchnav.data.scenes import load_scenes
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.stream import SceneStream
+from batchnav.mapping.predictor import OccupancyNet
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.config import PolicyConfig
+from batchnav.policy.encoder import ENCODERS
+from batchnav.policy.memories import MEMORIES
+from batchnav.policy.weights import load_policy, save_policy
+from batchnav.ppo.config import PPOConfig
+from batchnav.ppo.learner import Learner
+from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.resident import SceneSize
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.scene_images import render
+
+ROOT = Path(__file__).parents[1]
+FACTORIES = {
+    "arange", "as_tensor", "asarray", "empty", "empty_strided", "eye", "full", "linspace", "logspace", "normal",
+    "ones", "rand", "randint", "randn", "randperm", "scalar_tensor", "tensor", "zeros",
+}  # fmt: skip
+"""Functions of torch whose result depends on the default dtype or device."""
+N = 3
+SMALL = {"height": 16, "width": 16}
+SENSORS = {
+    "pointnav": ("depth", "rgb", "semantic", "normals", "ego_map", "waypoint"), "flee": ("depth",),
+    "explore": ("depth", "rgb"),
+}  # fmt: skip
+NETWORK = PolicyConfig(hidden_size=16, visual_size=16, base_width=8, embedding_size=8, lstm_layers=1)
+
+
+def calls_without(source, name):
+    """Calls of torch's factories in a source text that name no dtype or no device, with their line."""
+    for node in ast.walk(ast.parse(source)):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if not (isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"):
+            continue
+        named = {keyword.arg for keyword in node.keywords}
+        if None in named:  # both in a dict, as `**f32`
+            continue
+        is_bare_generator = node.func.attr == "Generator" and not (node.args or "device" in named)
+        if is_bare_generator or (node.func.attr in FACTORIES and not {"dtype", "device"} <= named):
+            yield f"{name}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_every_tensor_that_is_made_names_its_dtype_and_device():
+    assert len(list(calls_without("torch.zeros(3)\ntorch.Generator()\ntorch.ones(1, dtype=a, device=b)", "x"))) == 2
+    files = [path for folder in ("batchnav", "train", "eval") for path in (ROOT / folder).rglob("*.py")]
+    found = [line for path in files for line in calls_without(path.read_text(), path.relative_to(ROOT))]
+    assert not found, "\n".join(found)
+
+
+@contextmanager
+def float64():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@contextmanager
+def meta():
+    """A default device without data: a tensor made on it by accident ends in an error."""
+    torch.set_default_device("meta")
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+SETTINGS = {"float64": float64, "device": meta, "inference": torch.inference_mode}
+settings = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return load_scenes(["house:0", "house:1"], appearance=True)
+
+
+def nav(scenes, task="pointnav", **options):
+    options = {"anticipation": "occupancy"} | options if task == "pointnav" else options
+    return NavEnv(scenes, N, "cpu", task=task, sensors=SENSORS[task], final_observation=True, **SMALL, **options)
+
+
+def play(env, begin=True, steps=12):
+    """All that an environment returns while agents take changing actions; it also resets some of them."""
+    seen = [env.reset(seed=3)[0]] if begin else []
+    for step in range(steps):
+        actions = (torch.arange(N, dtype=torch.int64, device="cpu") + step) % env.single_action_space.n
+        observation, *rest, info = env.step(actions)
+        seen += [observation, *rest, dict(info)]
+    env.between_rollouts()
+    return [*seen, env.state_dict()]
+
+
+def assert_same(found, expected):
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0, equal_nan=True)
+
+
+@settings
+@pytest.mark.parametrize("task", SENSORS)
+def test_environments_are_the_same_under_any_setting(scenes, setting, task):
+    env = nav(scenes, task, max_steps=4)
+    expected, later = play(env), play(env, begin=False)
+    with setting():
+        other = nav(scenes, task, max_steps=4)
+        assert_same(play(other), expected)
+    assert_same(play(other, begin=False), later)  # made and played there, used here
+
+
+@settings
+def test_streams_noise_and_velocity_control_are_the_same_under_any_setting(setting, scenes):
+    by_name = {scene.name: scene for scene in (*scenes, *load_scenes(["house:2"], appearance=True))}
+    capacity = SceneSize.largest(map(SceneSize.of, by_name.values()))
+    noise = {"depth_noise": 1.0, "rgb_noise": "gaussian", "control": "velocity"}
+
+    def make():
+        stream = SceneStream(list(by_name), by_name.__getitem__, capacity, 2)
+        return NavEnv(stream, N, "cpu", sensors=("rgb", "depth"), **SMALL, **noise)
+
+    def walk(env):
+        commands = torch.tensor([[1.0, 0.5], [0.5, -0.5], [0.0, 1.0]], dtype=torch.float32, device="cpu")
+        return [env.reset(seed=1)[0], *(env.step(commands)[:4] for _ in range(5))]
+
+    expected = walk(make())
+    with setting():
+        env = make()
+        assert_same(walk(env), expected)
+        env.between_rollouts()
+    for _ in range(4):  # further scenes take their turn in the arrays that were made there
+        env.between_rollouts()
+        walk(env)
+
+
+@settings
+@pytest.mark.parametrize("kind", [CartPoleEnv, PlainCartPole, TorchCartPoleEnv])
+def test_carts_are_the_same_under_any_setting(setting, kind):
+    def run(env, steps=60):
+        return [
+            [part.clone() for part in env.step(torch.ones(4, dtype=torch.int64, device="cpu"))[:3]]
+            for _ in range(steps)
+        ]
+
+    env = kind(4, seed=1)
+    env.reset()
+    expected, later = run(env), run(env)
+    with setting():
+        other = kind(4, seed=1)
+        other.reset()
+        assert_same(run(other), expected)
+    assert_same(run(other), later)
+
+
+OBSERVATIONS = spaces.Dict({
+    "depth": spaces.Box(0.0, 1.0, (1, 32, 32)), "rgb": spaces.Box(0, 255, (3, 16, 16), "uint8"),
+    "pointgoal": spaces.Box(-100.0, 100.0, (2,)), "objectgoal": spaces.Discrete(6),
+})  # fmt: skip
+
+
+def policy_of(encoder="se_resnet9", memory="lstm", **options):
+    torch.manual_seed(0)
+    config = PolicyConfig(**{**vars(NETWORK), "encoder": encoder, "memory": memory, "normalized": ("rgb",), **options})
+    return ActorCritic(OBSERVATIONS, spaces.Discrete(4), config)
+
+
+def learn(policy):
+    """Outputs and gradients of a network."""
+    obs = {
+        "depth": torch.full((2, N, 1, 32, 32), 0.5, dtype=torch.float32, device="cpu"),
+        "rgb": torch.full((2, N, 3, 16, 16), 99, dtype=torch.uint8, device="cpu"),
+        "pointgoal": torch.ones((2, N, 2), dtype=torch.float32, device="cpu"),
+        "objectgoal": torch.ones((2, N), dtype=torch.int64, device="cpu"),
+    }
+    action = torch.ones(2, N, dtype=torch.int64, device="cpu")
+    start = torch.zeros(2, N, dtype=torch.bool, device="cpu")
+    for norm in policy.norms.values():
+        norm.update(obs["rgb"])
+    result = policy.evaluate(obs, action, start, policy.initial_state(N), action)
+    (result.log_prob.sum() + result.value.sum() + result.entropy.sum()).backward()
+    return [*result[:3], {name: p.grad for name, p in policy.named_parameters()}]
+
+
+@settings
+@pytest.mark.parametrize(
+    ("encoder", "memory"), [*((e, "lstm") for e in ENCODERS), *(("se_resnet9", m) for m in MEMORIES)]
+)
+def test_networks_are_the_same_under_any_setting(setting, encoder, memory):
+    expected = policy_of(encoder, memory)
+    with setting():
+        found = policy_of(encoder, memory)
+    assert_same(found.state_dict(), expected.state_dict())
+    expected = learn(expected)
+    if setting is torch.inference_mode:
+        assert_same(learn(found), expected)
+    else:
+        with setting():
+            assert_same(learn(found), expected)
+
+
+@settings
+def test_saved_policies_and_agents_are_the_same_under_any_setting(setting, tmp_path, scenes):
+    path = tmp_path / "policy.safetensors"
+    config = NavConfig(camera=CameraConfig(16, 16))
+    space = NavEnv(scenes, N, "cpu", config=config)
+    save_policy(ActorCritic(space.single_observation_space, space.single_action_space, NETWORK), path)
+
+    def actions(env, agent, begin=True):
+        observation, _ = env.reset(seed=0)
+        if begin:
+            agent.reset(N)
+        seen = []
+        for _ in range(4):
+            seen.append(agent.act(observation, torch.zeros(N, dtype=torch.bool, device="cpu")).clone())
+            observation, *_ = env.step(seen[-1])
+        return seen
+
+    for name in ("", *space.task.reference_agents):
+        env = NavEnv(scenes, N, "cpu", config=agent_config(name, config) if name else config)
+        make = (lambda: make_reference_agent(name, env)) if name else (lambda: load_policy(path))  # noqa: B023
+        agent = make()
+        expected, later = actions(env, agent), actions(env, agent, begin=False)
+        with setting():
+            agent = make()
+            assert_same(actions(env, agent), expected)
+        assert_same(actions(env, agent, begin=False), later)
+
+
+@settings
+def test_training_is_the_same_under_any_setting(setting):
+    def make():
+        torch.manual_seed(0)
+        env = CartPoleEnv(4, seed=0)
+        config = PPOConfig(num_envs=4, rollout_steps=8, total_frames=64)
+        policy = ActorCritic(
+            env.single_observation_space, env.single_action_space, PolicyConfig(hidden_size=8, lstm_layers=1)
+        )
+        return Learner(policy, env, config, compile=False)
+
+    expected = make()
+    for _ in range(2):
+        expected.update(0.0)
+    with setting():
+        found = make()
+        if setting is not torch.inference_mode:
+            found.update(0.0)
+    while found.frames < expected.frames:
+        found.update(0.0)
+    assert_same(found.policy.state_dict(), expected.policy.state_dict())
+
+
+@settings
+def test_banks_navmeshes_and_renderers_are_the_same_under_any_setting(setting, scenes):
+    scene, eye = scenes[0], scenes[0].navmesh.sample(1, seed=0) + np.array([0.0, 1.25, 0.0], np.float32)
+
+    def images():
+        torch.manual_seed(0)
+        bank = SceneBank.pack(scenes, "cpu", appearance=True)
+        renderer = RaycastRenderer(bank, num_agents=2, height=8, width=8)
+        index = torch.zeros(2, dtype=torch.int32, device="cpu")
+        where = torch.full((2, 3), 1.0, dtype=torch.float32, device="cpu")
+        depth = renderer.render(index, where, where[:, 0].contiguous())
+        points = torch.ones(4, 3, dtype=torch.float32, device="cpu")
+        navmesh = scene.navmesh.to("cpu")
+        return [
+            depth,
+            render(scene, eye, 0.0, sensors=("rgb", "depth")),
+            navmesh.geodesic_distance(points.numpy(), np.repeat(eye, 4, 0)),
+        ]
+
+    expected = images()
+    with setting():
+        assert_same(images(), expected)
+
+
+@settings
+def test_occupancy_networks_are_made_in_float32(setting):
+    with setting():
+        parameters = list(OccupancyNet().parameters())
+    assert {(p.dtype, p.device.type, p.is_inference()) for p in parameters} == {(torch.float32, "cpu", False)}
