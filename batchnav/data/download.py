@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import lzma
 import os
 import re
@@ -32,7 +31,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, Source, file_list, is_present, version_folder
 from batchnav.data.files import write_json_gz
-from batchnav.errors import BatchnavError
+from batchnav.data.listing import MAX_PAGES, DownloadError, ListedFile, check_listing, read_page
 from batchnav.runtime.files.atomic import replacing
 from batchnav.runtime.files.reading import open_regular, read_text
 
@@ -40,8 +39,9 @@ TIMEOUT = 60.0
 """Seconds without data after which a connection counts as lost."""
 ATTEMPTS = 5
 """Consecutive connections without data after which a download fails. The wait before the next doubles from 1 second."""
-MAX_FILES, MAX_RATIO, MAX_UNPACKED = 1_000_000, 100, 2**30
-"""Bounds of an archive: number of files; unpacked bytes at most MAX_RATIO times its size plus MAX_UNPACKED."""
+MAX_FILES, MAX_RATIO, MAX_UNPACKED = 200_000, 100, 2**30
+"""Bounds of an archive: number of files, also of a list of files; unpacked bytes at most MAX_RATIO times its size plus
+MAX_UNPACKED."""
 MAX_HEADER, MAX_HEADERS = 2**16, 2**28
 """Bounds of a tar file's extended headers (pax records, long names), which are read into memory: bytes of one, and of
 all of them."""
@@ -53,10 +53,6 @@ _MAX_TAG = 2**16
 """Largest size of the files with a checksum or an entity tag, bytes."""
 _WHOLE_SIZE = re.compile(r"/([0-9]{1,18})$")
 _NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
-
-
-class DownloadError(BatchnavError):
-    """A data set cannot be downloaded: it is unknown, access is denied, or the download is interrupted or damaged."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +154,8 @@ def _fetch_repository(uid: str, source: Source, folder: Path, login: Login, prog
     os.replace(part, folder)
 
 
-def _listing(source: Source, login: Login) -> list[tuple[str, int, bool, str]]:
-    """Path, size, True for large files (Git LFS), and checksum, for every file of a Hugging Face data set."""
+def _listing(source: Source, login: Login) -> list[ListedFile]:
+    """The files of a Hugging Face data set."""
     host, _, name = source.url.partition("/datasets/")
     page = f"{host}/api/datasets/{name}/tree/{source.version}?recursive=true"
     origin, seen, rows = urllib.parse.urlparse(page)[:2], set(), []
@@ -169,7 +165,7 @@ def _listing(source: Source, login: Login) -> list[tuple[str, int, bool, str]]:
         seen.add(page)
         try:
             with _open(page, login.header(source.url)) as answer:
-                rows += [row for row in json.load(answer) if row["type"] == "file"]
+                rows += read_page(answer)
                 following = _NEXT_PAGE.search(answer.headers.get("Link", ""))
         except urllib.error.HTTPError as error:
             raise DownloadError(f"{page}: {_reason(error)}") from error
@@ -177,16 +173,15 @@ def _listing(source: Source, login: Login) -> list[tuple[str, int, bool, str]]:
             raise DownloadError(f"{page}: cannot be read ({error}); try again") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DownloadError(f"{page}: found no list of files ({error})") from error
+        if len(rows) > MAX_FILES or len(seen) >= MAX_PAGES:
+            raise DownloadError(
+                f"{source.url}: its list of files does not end: found {len(rows)} files on {len(seen)} pages, expected "
+                f"at most {MAX_FILES} on {MAX_PAGES}"
+            )
         page = urllib.parse.urljoin(page, following[1]) if following else ""
     if not rows:
         raise DownloadError(f"{source.url}: found no files at version {source.version}, expected at least one")
-    try:
-        return [
-            (str(row["path"]), int(row["size"]), bool(row.get("lfs")), str((row.get("lfs") or row)["oid"]))
-            for row in rows
-        ]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DownloadError(f"{source.url}: found an incomplete list of files ({error})") from error
+    return check_listing(rows, source.url)
 
 
 def fetch_file(url: str, path: Path, authorization: str, progress: Progress, title: str, digest=None) -> str:
@@ -331,9 +326,10 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
 def bounded_headers(archive: Path) -> type[tarfile.TarInfo]:
     """The class of an archive's members that checks each header before what follows it is read.
 
-    It raises DownloadError for a negative size, and for extended headers above MAX_HEADER and MAX_HEADERS bytes.
+    It raises DownloadError for a negative size, for sparse files, whose lists of pieces have any length, and for
+    extended headers above MAX_HEADER and MAX_HEADERS bytes.
     """
-    total = 0
+    total, sparse = 0, f"{archive}: found a sparse file, expected whole ones; pack it again without --sparse"
 
     class Member(tarfile.TarInfo):
         @classmethod
@@ -344,12 +340,19 @@ def bounded_headers(archive: Path) -> type[tarfile.TarInfo]:
             total += tarfile.BLOCKSIZE + member.size if extended else 0
             if member.size < 0:
                 raise DownloadError(f"{archive}: found a member of {member.size} bytes, expected 0 or more")
+            if member.type == tarfile.GNUTYPE_SPARSE:
+                raise DownloadError(
+                    f"{archive}: found a sparse file, expected whole ones; pack it again without --sparse"
+                )
             if extended and (member.size > MAX_HEADER or total > MAX_HEADERS):
                 raise DownloadError(
                     f"{archive}: found an extended header of {member.size} bytes, {total} bytes in all, expected at "
                     f"most {MAX_HEADER} and {MAX_HEADERS}"
                 )
             return member
+
+        def _proc_gnusparse_10(self, *_):
+            raise DownloadError(sparse)
 
     return Member
 

@@ -15,8 +15,8 @@ from typing import Any
 from batchnav.data.episodes.episode import Episode
 from batchnav.data.generated import is_cached
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
-from batchnav.data.resolve import resolve
-from batchnav.data.scene_ref import FileRef, GeneratedRef, parse_scene_id, scene_ids
+from batchnav.data.resolve import Loader, located, resolve
+from batchnav.data.scene_ref import FileRef, GeneratedRef, SceneRef, parse_scene_id, scene_ids
 from batchnav.data.sources.islands import check_rule, keep_islands
 from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource
 from batchnav.errors import ArgumentError
@@ -64,16 +64,22 @@ def load_scene(
     """
     name, path = str(path), as_path(path)
     ref = parse_scene_id(name)
-    is_mesh = isinstance(ref, FileRef) and not ref.is_prepared
-    if not is_mesh and (up != "auto" or scale != 1.0 or flip or two_sided):
-        raise ArgumentError(f"up, scale, flip, two_sided: found one of them for {name!r}, expected a mesh file")
-    check_rule(islands)
-    if not isinstance(ref, FileRef):
-        return keep_islands(find_scene(name, settings=settings, appearance=appearance), islands)
     how: dict[str, Any] = {"up": up, "scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}
-    scene = resolve(ref, adjust=functools.partial(SceneSource.adjusted, **how))(settings, appearance)
-    scene = keep_islands(scene, islands) if ref.is_prepared else scene
-    return scene if ref.is_prepared else scene._replace(name=path.stem)
+    scene = _loader(ref, None if isinstance(ref, FileRef) else SCENES_DIR, **how)(settings, appearance)
+    if isinstance(ref, FileRef):
+        return scene if ref.is_prepared else scene._replace(name=path.stem)
+    return scene._replace(name=name)
+
+
+def _loader(ref: SceneRef, scenes_dir: Path | None, islands: str, **how: Any) -> Loader:
+    """The loader of a scene with the options of `load_scene`; `how`: those of mesh files alone."""
+    check_rule(islands)
+    if isinstance(ref, FileRef) and not ref.is_prepared:
+        return resolve(ref, scenes_dir, functools.partial(SceneSource.adjusted, islands=islands, **how))
+    if how["up"] != "auto" or how["scale"] != 1.0 or how["flip"] or how["two_sided"]:
+        raise ArgumentError(f"up, scale, flip, two_sided: found one of them for {ref.scene_id!r}, expected a mesh file")
+    load = resolve(ref, scenes_dir)
+    return lambda settings, appearance: keep_islands(load(settings, appearance), islands)
 
 
 def find_scene(
@@ -81,6 +87,12 @@ def find_scene(
     scenes_dir: str | Path = SCENES_DIR,
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
+    *,
+    up: Up = "auto",
+    scale: float = 1.0,
+    flip: bool = False,
+    two_sided: bool = False,
+    islands: str = "all",
 ) -> Scene:
     """Load the scene of a scene id; the scene's name is the id.
 
@@ -95,15 +107,29 @@ def find_scene(
         scenes_dir: folder of Habitat's scenes.
         settings: as in `load_scene`.
         appearance: as in `load_scene`.
+        up: as in `load_scene`.
+        scale: as in `load_scene`.
+        flip: as in `load_scene`.
+        two_sided: as in `load_scene`.
+        islands: as in `load_scene`.
 
     Raises MeshError for any other id, NavMeshError where its navmesh was baked for another body.
     """
-    load = resolve(parse_scene_id(scene_id), Path(scenes_dir))
+    how: dict[str, Any] = {"up": up, "scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}
+    load = _loader(parse_scene_id(scene_id), Path(scenes_dir), **how)
     return load(settings, appearance)._replace(name=scene_id)
 
 
 def load_scenes(
-    names: Iterable[str], settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True
+    names: Iterable[str],
+    settings: NavMeshSettings | None = None,
+    appearance: AppearanceConfig | bool = True,
+    *,
+    up: Up = "auto",
+    scale: float = 1.0,
+    flip: bool = False,
+    two_sided: bool = False,
+    islands: str = "all",
 ) -> list[Scene]:
     """Load scenes by name, with progress; in parallel processes where there are many to make.
 
@@ -114,12 +140,18 @@ def load_scenes(
             prepared scenes in a folder, or its mesh files where it has no prepared scenes.
         settings: as in `load_scene`.
         appearance: as in `load_scene`.
+        up: as in `load_scene`, for all scenes.
+        scale: as in `load_scene`.
+        flip: as in `load_scene`.
+        two_sided: as in `load_scene`.
+        islands: as in `load_scene`.
 
-    Raises MeshError, NavMeshError.
+    Raises MeshError, NavMeshError, ArgumentError.
     """
     ids = scene_ids(names)
     precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS)
-    return find_scenes(ids, settings=settings, appearance=appearance)
+    how: dict[str, Any] = {"up": up, "scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}
+    return find_scenes(ids, settings=settings, appearance=appearance, **how)
 
 
 def find_scenes(
@@ -127,10 +159,11 @@ def find_scenes(
     scenes_dir: str | Path = SCENES_DIR,
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
+    **options: Any,
 ) -> list[Scene]:
     """`find_scene` for each id, with progress; in parallel processes where there are many to make."""
     ids = list(scene_ids)
-    how: dict[str, Any] = {"scenes_dir": scenes_dir, "settings": settings, "appearance": appearance}
+    how: dict[str, Any] = {"scenes_dir": scenes_dir, "settings": settings, "appearance": appearance, **options}
     # Mapping a file of the cache, or a prepared scene, takes less time than starting a process.
     new = [name for name in ids if not _is_mapped(name, settings, appearance is not False)]
     # Closing stops the processes: the traceback of an error would keep the generator alive.
@@ -173,6 +206,11 @@ def _measure(scene_id: str, **how) -> SceneSize:
     return SceneSize.of(find_scene(scene_id, **how))
 
 
+def played_scene(episode: Episode, scenes_dir: str | Path = SCENES_DIR) -> str:
+    """Scene id of an episode for `find_scene`; the episode file's own folder is searched last."""
+    return located(episode.scene, Path(scenes_dir), episode.folder)
+
+
 def find_played(
     episodes: Iterable[Episode],
     scenes_dir: str | Path = SCENES_DIR,
@@ -183,6 +221,6 @@ def find_played(
 
     Other arguments: as in `find_scene`.
     """
-    ids = {episode.scene_id: episode.scene for episode in episodes}
+    ids = {episode.scene_id: played_scene(episode, scenes_dir) for episode in episodes}
     found = find_scenes([ids[name] for name in sorted(ids)], scenes_dir, settings, appearance)
     return [scene._replace(name=name) for scene, name in zip(found, sorted(ids), strict=True)]

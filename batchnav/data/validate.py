@@ -14,7 +14,7 @@ from batchnav.data.find_sources import find_sources
 from batchnav.data.prepared.scene_file import SUFFIX, load_prepared
 from batchnav.data.scene_findings import Finding, check_mesh, check_navmesh, scene_findings
 from batchnav.data.scene_ref import prepared_in
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes import find_scene, played_scene
 from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
@@ -78,8 +78,9 @@ def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
         scene_id, number = min(repeated)
         text = f"{len(repeated)} episode ids are duplicates, as {number!r} of scene {scene_id!r}"
         yield Finding("warning", f"{path}: {text}")
-    for name in dict.fromkeys(episode.scene for episode in episodes):
-        mine = [episode for episode in episodes if episode.scene == name]
+    scenes = {episode.scene: played_scene(episode, scenes_dir) for episode in episodes}
+    for scene_id, name in scenes.items():
+        mine = [episode for episode in episodes if episode.scene == scene_id]
         try:
             scene = find_scene(name, scenes_dir, appearance=False)
         except BatchnavError as error:
@@ -89,7 +90,7 @@ def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
 
 
 def _check_episodes(episodes: list[Episode], scene: Scene) -> Iterator[Finding]:
-    episodes = in_scene_frames(episodes, {episode.scene_id: scene for episode in episodes})
+    episodes = in_scene_frames(episodes, {episode.scene_id: scene.mesh.origin for episode in episodes})
     unplayable = list(unplayable_episodes(episodes, dict.fromkeys((e.scene_id for e in episodes), scene)))
     yield from (Finding("error", problem) for _, problem in unplayable)
     bad = {id(episode) for episode, _ in unplayable}

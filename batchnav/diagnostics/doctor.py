@@ -16,7 +16,7 @@ import torch
 from batchnav.config import load_config
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.scene_ref import scene_ids
-from batchnav.data.scenes import measure_scenes
+from batchnav.data.scenes import measure_scenes, played_scene
 from batchnav.diagnostics.memory import predict_memory
 from batchnav.errors import DeviceError
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
@@ -64,7 +64,7 @@ def memory_findings(config: Path) -> list[Finding]:
     run = load_config(config, TrainingConfig)
     device = resolve_device(run.device)
     if run.scenes.episodes:
-        names = sorted({episode.scene for episode in load_episodes(run.scenes.episodes)})
+        names = sorted({played_scene(episode) for episode in load_episodes(run.scenes.episodes)})
     else:
         names = scene_ids(run.scenes.names)
     n = min(len(names), MAX_MEASURED)

@@ -23,6 +23,7 @@ import numpy as np
 
 from batchnav.errors import MeshError
 from batchnav.runtime.files.named_files import read_named_file
+from batchnav.scene.formats import point_cloud
 from batchnav.scene.gltf_materials import GltfMaterials
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.surface import Corners, corners_of, surface_of
@@ -46,7 +47,7 @@ _COMPONENT = {5120: "i1", 5121: "u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 512
 _WIDTH = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
 _WIDTHS = {"indices": (1,), "ROTATION": (4,), "TEXCOORD_0": (2,), "COLOR_0": (3, 4)}
 """Numbers of columns of attributes other than 3-vectors."""
-_TRIANGLES, _STRIP, _FAN = 4, 5, 6
+_POINTS, _TRIANGLES, _STRIP, _FAN = 0, 4, 5, 6
 
 
 def read_gltf(
@@ -78,7 +79,7 @@ class _Document:
         self.views, self.accessors = self._list("bufferViews"), self._list("accessors")
         self.buffers: dict[int, bytes] = {}
         self.meshes: dict[int, tuple[np.ndarray, np.ndarray, Corners | None]] = {}
-        self.deformed = 0
+        self.deformed = self.num_points = 0
         self.materials = None if images is None else GltfMaterials(self, images)
         for view in self.views:
             compression = next((name for name in _MESHOPT if name in view.get("extensions", {})), None)
@@ -114,6 +115,8 @@ class _Document:
         if self.deformed:
             warnings.warn(f"{self.path}: {self.deformed} of its nodes have skins or morph targets, which are not read; "
                           "their meshes are as they are stored", stacklevel=2)  # fmt: skip
+        if self.num_points and not any(map(len, faces)):
+            raise MeshError(point_cloud(self.num_points))
         surface = None
         if self.materials is not None:
             surface = surface_of(looks, self.materials.materials, self.materials.textures)
@@ -160,7 +163,9 @@ class _Document:
             vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
             looks: list[Corners] = []
             for primitive in self.tree["meshes"][number]["primitives"]:
-                if primitive.get("mode", _TRIANGLES) < _TRIANGLES:  # points and lines
+                if (mode := primitive.get("mode", _TRIANGLES)) < _TRIANGLES:  # points and lines
+                    if mode == _POINTS:
+                        self.num_points += len(self.accessor(primitive["attributes"]["POSITION"], "POSITION"))
                     continue
                 points, triangles, decoded = self._primitive(primitive)
                 if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(points):

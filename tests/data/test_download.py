@@ -253,6 +253,47 @@ def test_listings_that_are_none(server, repository, tmp_path, listing, match):
         download(["mine"], tmp_path)
 
 
+ROW = {"type": "file", "size": 5, "oid": hashlib.sha1(b"blob 5\0hello").hexdigest()}
+
+
+@pytest.mark.parametrize(
+    ("paths", "match"),
+    [
+        (["a", "a/b"], "found the files 'a' and 'a/b', expected no file in another's place"),
+        (["a/b/c", "d", "a"], "found the files 'a' and 'a/b/c'"),
+        (["."], r"found the file name '\.', which leads out"), (["a/./b"], "which leads out"), (["a//b"], "empty part"),
+        (["/a"], "which leads out"), (["a/../../b"], "which leads out"), ([""], "which leads out"), (["a/"], "empty"),
+        (["a.part", "a"], r"found the files 'a' and 'a\.part', expected no name that"),
+        (["a", "a.part.tag"], r"'a\.part\.tag'"), (["a", "b", "a"], "'a' twice"),
+        (["a\ud800"], "has control characters"), (["a\nb"], "has control characters"), (["a\x1b[31m"], "control"),
+        (["a\0b"], "control"), (["x" * 300], "too long, expected at most 246 bytes"), (["\u00e9" * 150], "too long"),
+    ],
+)  # fmt: skip
+def test_names_in_a_listing_that_are_no_files_are_refused(server, repository, tmp_path, paths, match):
+    server.links.clear()
+    page = repository.replace("/datasets", "/api/datasets").replace("resolve", "tree") + "?recursive=true"
+    server.files[page] = json.dumps([{**ROW, "path": path} for path in paths]).encode()
+    server.files |= {f"{repository}/{path}": b"hello" for path in ("a", "a.part", "a/b")}
+    with pytest.raises(DownloadError, match=match):
+        download(["mine"], tmp_path)
+    assert not any("resolve" in path for path, _ in server.requests)
+
+
+def test_a_listing_without_end_is_given_up(server, repository, tmp_path, monkeypatch):
+    page = repository.replace("/datasets", "/api/datasets").replace("resolve", "tree") + "?recursive=true"
+    for number in range(20):
+        here = page if not number else f"{page}&cursor={number}"
+        server.files[here] = json.dumps([{**ROW, "path": str(number)}]).encode()
+        server.links[here] = f'<{server.url}{page}&cursor={number + 1}>; rel="next"'
+    for name, value, match in (("MAX_PAGES", 5, "5 files on 5 pages"), ("MAX_FILES", 3, "4 files on 4 pages")):
+        with monkeypatch.context() as patch, pytest.raises(DownloadError, match=f"does not end: found {match}"):
+            patch.setattr(downloading, name, value)
+            download(["mine"], tmp_path)
+    monkeypatch.setattr("batchnav.data.listing.MAX_PAGE_BYTES", 10)
+    with pytest.raises(DownloadError, match=r"found no list of files \(a page of more than 10 bytes"):
+        download(["mine"], tmp_path)
+
+
 def test_a_listing_that_is_not_for_everyone_says_what_to_do(server, repository, tmp_path):
     server.login = "Bearer token"
     with pytest.raises(DownloadError, match=r"tree/v1.*access denied \(401\): accept .* and give --username"):

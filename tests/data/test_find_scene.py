@@ -1,10 +1,15 @@
 import numpy as np
 import pytest
+from worlds import episodes_on, write_box, write_floor, write_json
 
 from batchnav.data import generated, scenes
+from batchnav.data.episodes.episode import scene_name
+from batchnav.data.episodes.episode_file import load_episodes, save_episodes
+from batchnav.data.episodes.playing import check_episodes
 from batchnav.data.scene_ref import scene_ids
-from batchnav.data.scenes import find_scene, find_scenes, load_scenes
-from batchnav.errors import MeshError
+from batchnav.data.scenes import find_played, find_scene, find_scenes, load_scene, load_scenes
+from batchnav.data.validate import validate
+from batchnav.errors import ArgumentError, MeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import FAMILIES, make_house
 
@@ -89,3 +94,80 @@ def test_no_more_are_made_where_one_cannot_be_read(monkeypatch):
     with pytest.raises(MeshError, match="hall:901") as caught:
         find_scenes(["hall:901", "hall:902"])
     assert closed and caught  # whose traceback holds the frame
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """A stage in Habitat's folders; returns the folder of scenes."""
+    write_floor(tmp_path / "scene_datasets" / "mp3d" / "17DRP" / "17DRP.glb", up="z")
+    return tmp_path / "scene_datasets"
+
+
+def test_scenes_that_a_data_set_does_not_list_are_loaded_by_their_path(stage, caplog):
+    """As Habitat does: a scene id that names a file is loaded, whether the config is absent or lists other scenes."""
+    write_json(stage / "mp3d" / "mp3d.scene_dataset_config.json", {"stages": {"paths": {".glb": ["nothing/*"]}}})
+    expected = find_scene("mp3d/17DRP/17DRP.glb", stage)
+    for config in ("mp3d/mp3d.scene_dataset_config.json", "absent/x.scene_dataset_config.json"):
+        for name in ("mp3d/17DRP/17DRP.glb", r"mp3d\17DRP\17DRP.glb", "data/scene_datasets/mp3d/17DRP/17DRP.glb"):
+            caplog.clear()
+            found = find_scene(f"{config}:{name}", stage)
+            assert found.name == f"{config}:{name}" and (found.mesh.vertices == expected.mesh.vertices).all()
+            assert "17DRP.glb: loaded by its path, since the data set's config" in caplog.text
+    with pytest.raises(MeshError, match=r"found no file absent/x\S+, and no file of this name here or in"):
+        find_scene("absent/x.scene_dataset_config.json:mp3d/nothing.glb", stage)
+    with pytest.raises(MeshError, match=r"found no scene 'nothing' in \S+/mp3d/mp3d\S+, and no file of this name here"):
+        find_scene("mp3d/mp3d.scene_dataset_config.json:nothing", stage)
+
+
+def test_scene_ids_with_backslashes(stage, tmp_path):
+    expected = find_scene("mp3d/17DRP/17DRP.glb", stage)
+    found = find_scene(r"mp3d\17DRP\17DRP.glb", stage)
+    assert (found.mesh.vertices == expected.mesh.vertices).all() and found.name == r"mp3d\17DRP\17DRP.glb"
+    save_episodes(episodes_on(r"data\scene_datasets\mp3d\17DRP\17DRP.glb"), tmp_path / "e.json.gz")
+    episodes = load_episodes(tmp_path / "e.json.gz")
+    (scene,) = find_played(episodes, stage)
+    assert scene_name(episodes[0].scene_id) == "17DRP" and len(check_episodes(episodes, {scene.name: scene})) == 3
+    write_floor(tmp_path / r"a\b.ply")  # a file of this very name comes first
+    assert find_scene(str(tmp_path / r"a\b.ply"), stage).mesh.vertices.shape == (8, 3)
+
+
+def test_scenes_beside_the_episode_file(tmp_path, monkeypatch):
+    """Paths count from the current folder, and where there is no file from the episode file's own folder."""
+    home, away = tmp_path / "home", tmp_path / "away"
+    write_floor(home / "scans" / "a.ply")
+    away.mkdir()
+    monkeypatch.chdir(home)
+    save_episodes(episodes_on("scans/a.ply"), home / "e.json.gz")
+    monkeypatch.chdir(away)
+    episodes = load_episodes(home / "e.json.gz")
+    (scene,) = find_played(episodes)
+    assert scene.name == "scans/a.ply" and len(check_episodes(episodes, {scene.name: scene})) == 3
+    assert not [finding for finding in validate(home / "e.json.gz") if finding.level == "error"]
+    assert load_episodes(home / "e.json.gz") == episodes_on("scans/a.ply")
+    write_box(away / "scans" / "a.ply", [0, 0, 0], [9, 1, 9])  # the current folder comes first
+    assert find_played(episodes)[0].mesh.vertices.max() == 9
+
+
+def test_data_sets_beside_the_episode_file(tmp_path, monkeypatch):
+    write_floor(tmp_path / "set" / "stages" / "floor.ply")
+    write_json(tmp_path / "set" / "own.scene_dataset_config.json", {"stages": {"paths": {".ply": ["stages"]}}})
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    config = "own.scene_dataset_config.json"
+    save_episodes(episodes_on("floor", scene_dataset_config=config), tmp_path / "set" / "e.json.gz")
+    assert find_played(load_episodes(tmp_path / "set" / "e.json.gz"))[0].name == "floor"
+
+
+def test_options_of_mesh_files_are_those_of_one_scene(tmp_path):
+    """Upside down and in centimetres: `load_scenes` and `find_scenes` take the options of `load_scene`."""
+    how = {"up": "-y", "scale": 0.01, "flip": True, "two_sided": True, "islands": "largest"}
+    paths = [str(write_box(tmp_path / f"{name}.ply", [0, 0, 0], [600, 20, 800])) for name in "ab"]
+    expected = load_scene(paths[0], **how)
+    for found in (load_scenes(paths, **how), find_scenes(paths, **how), [find_scene(paths[0], **how)]):
+        assert (found[0].mesh.vertices == expected.mesh.vertices).all() and abs(found[0].mesh.vertices).max() == 8
+        assert (found[0].mesh.faces == expected.mesh.faces).all()
+        assert found[0].navmesh.area == expected.navmesh.area
+    with pytest.raises(ArgumentError, match="up, scale, flip, two_sided: found one of them for 'house:3'"):
+        load_scenes(["house:3"], scale=0.5)
+    whole, largest = find_scene("house:3"), load_scenes(["house:3"], islands="largest")[0]
+    assert largest.navmesh.num_islands == 1 <= whole.navmesh.num_islands

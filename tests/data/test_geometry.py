@@ -8,6 +8,7 @@ from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.episodes.playing import check_episodes
+from batchnav.data.habitat.datasets import load_dataset
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
 from batchnav.data.scenes import load_scene
 from batchnav.data.sources.islands import ceiling_above
@@ -108,6 +109,23 @@ def test_georeferenced_episodes_and_navmeshes_are_shifted(tmp_path):
         [Episode("0", str(path), episode.start_position, episode.start_rotation, (goal,))], tmp_path / "e.json.gz"
     )
     assert not texts(tmp_path / "e.json.gz", "error")
+
+
+def test_a_data_set_shifts_its_georeferenced_episodes(tmp_path):
+    offset = np.array([40000.0, 0.0, 0.0])
+    z_up = moved_hall(offset)
+    z_up.vertices = np.stack([z_up.vertices[:, 0], -z_up.vertices[:, 2], z_up.vertices[:, 1]], axis=1)
+    folder = tmp_path / "scene_datasets" / "own"
+    folder.mkdir(parents=True)
+    write(z_up, folder / "room.glb")
+    episode = Episode("0", "own/room.glb", (40001.0, 0.05, 2.0), rotation_of(0.0), (Goal((40005.0, 0.05, 2.0)),))
+    save_episodes([episode], tmp_path / "datasets" / "pointnav" / "own" / "v1" / "val" / "val.json.gz")
+    data = load_dataset(folder, "val")
+    table, (scene,) = data.episode_table(), data.load_scenes(islands="indoor")
+    assert table.start[0].tolist() == pytest.approx([40001.0 - scene.origin[0], 0.05, 2.0], abs=1e-3)
+    assert table.goal[0, 0] == pytest.approx(40005.0 - scene.origin[0], abs=1e-3)
+    table.check(SceneBank.pack([scene]))
+    assert scene.navmesh.area < data.load_scenes()[0].navmesh.area  # without the roof
 
 
 def test_a_room_seen_from_outside_is_named_and_flipped(tmp_path, caplog):

@@ -63,3 +63,26 @@ def test_long_names_are_unpacked(tmp_path):
             archive.addfile(info, io.BytesIO(b"hello"))
         (file,) = downloading.unpack(tmp_path / "a.tar", tmp_path / f"out{kind}")
         assert file.name == "é.glb" and file.read_bytes() == b"hello"
+
+
+def test_members_without_end_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(downloading, "MAX_FILES", 2000)
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(100_000 * header(tarfile.REGTYPE, 0) + bytes(1024), 1))
+    tracemalloc.start()
+    with pytest.raises(DownloadError, match="found more than 2000 files, expected fewer"):
+        downloading.unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23
+
+
+@pytest.mark.parametrize("is_pax", [False, True])
+def test_sparse_files_are_refused(is_pax, tmp_path):
+    data = header(tarfile.GNUTYPE_SPARSE, 512) + bytes(2048)
+    if is_pax:
+        records = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+        data = header(tarfile.XHDTYPE, len(records)) + records.ljust(512, b"\0") + header(tarfile.REGTYPE, 512)
+        data += b"9" * 512 + bytes(1024)
+    (tmp_path / "a.tar").write_bytes(data)
+    with pytest.raises(DownloadError, match="found a sparse file, expected whole ones"):
+        downloading.unpack(tmp_path / "a.tar", tmp_path / "out")

@@ -242,3 +242,17 @@ def test_broken_sparse_accessors_are_named(tmp_path, indices, changes, message):
     data = sparse_tree(np.array(indices, np.uint16), np.float32([[5, 0, 0], [0, 7, 0]]), **changes)
     with pytest.raises(MeshError, match=message):
         load_mesh(written(tmp_path, "a.glb", data))
+
+
+@pytest.mark.parametrize("suffix", [".glb", ".gltf"])
+def test_points_alone_are_called_a_point_cloud(suffix, tmp_path):
+    path = tmp_path / f"scan{suffix}"
+    cloud = trimesh.Scene(trimesh.PointCloud(np.random.default_rng(0).random((7, 3))))
+    if suffix == ".glb":
+        path.write_bytes(cloud.export(file_type="glb"))
+    else:
+        for name, data in trimesh.exchange.gltf.export_gltf(cloud).items():
+            (tmp_path / name).write_bytes(data)
+        (tmp_path / "model.gltf").rename(path)
+    with pytest.raises(MeshError, match=r"scan\.gl\S+: holds no triangles: its 7 points are a point cloud.*mesh it fi"):
+        load_mesh(path)

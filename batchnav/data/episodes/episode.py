@@ -37,6 +37,8 @@ class Episode:
     """Path of the `*.scene_dataset_config.json` that describes the scene."""
     other: dict[str, Any] = field(default_factory=dict)
     """Values of unused keys of the file that differ from Habitat's defaults."""
+    folder: str = field(default="", compare=False, repr=False)
+    """Folder of the file that holds the episode, where its scene is searched too; "" for none."""
 
     @property
     def scene(self) -> str:
@@ -64,7 +66,7 @@ def rotation_of(heading: float) -> tuple[float, float, float, float]:
 
 def scene_name(scene_id: str) -> str:
     """Short name of a scene: `Adrian` of gibson/Adrian.glb, `TEEsavR23oF` of hm3d/val/.../TEEsavR23oF.basis.glb."""
-    stem = scene_id.replace(":", "_").rpartition("/")[2]  # "house:7" becomes a valid file name
+    stem = scene_id.replace(":", "_").replace("\\", "/").rpartition("/")[2]  # "house:7" becomes a valid file name
     for suffix in (".glb", ".gltf", ".ply", ".obj", ".scene", ".scene_instance.json", ".basis"):
         stem = stem.removesuffix(suffix)
     return stem

@@ -55,11 +55,12 @@ def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,
     """
     path = as_path(path)
     data = _read_file(path)
-    episodes = _episodes(data, path)
+    folder = str(path.absolute().parent)
+    episodes = _episodes(data, path, folder)
     if ALL_SCENES not in content_scenes:
         episodes = [episode for episode in episodes if scene_name(episode.scene_id) in content_scenes]
     for file in _content_files(data, path, content_scenes):
-        episodes += _episodes(_read_file(file), file)
+        episodes += _episodes(_read_file(file), file, folder)
     if not episodes:
         raise EpisodeError(f"{path}: found no episodes, expected at least one in it or in files {CONTENT}")
     return episodes
@@ -99,8 +100,8 @@ def _read_file(path: Path) -> dict:
     return data
 
 
-def _episodes(data: dict, path: Path) -> list[Episode]:
-    return [_episode(item, f"{path}: episode {i}") for i, item in enumerate(data["episodes"])]
+def _episodes(data: dict, path: Path, folder: str = "") -> list[Episode]:
+    return [_episode(item, f"{path}: episode {i}", folder) for i, item in enumerate(data["episodes"])]
 
 
 def _content_path(template: str, path: Path, scene: str) -> Path:
@@ -129,8 +130,8 @@ def _content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
     return wanted
 
 
-def _episode(data: Any, where: str) -> Episode:
-    """One episode from its JSON value; error messages begin with `where`."""
+def _episode(data: Any, where: str, folder: str) -> Episode:
+    """One episode from its JSON value; error messages begin with `where`. `folder`: folder of the episode file."""
     if not isinstance(data, dict):
         raise EpisodeError(f"{where}: found {type(data).__name__}, expected an object")
     names = {}
@@ -160,6 +161,7 @@ def _episode(data: Any, where: str) -> Episode:
         info=info or {},
         scene_dataset_config=config or DEFAULT_CONFIG,
         other={key: data[key] for key, usual in UNUSED.items() if data.get(key, usual) != usual},
+        folder=folder,
     )
 
 

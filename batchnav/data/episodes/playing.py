@@ -93,22 +93,29 @@ def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> 
 
     Raises EpisodeError for the first episode that cannot be played.
     """
-    episodes = in_scene_frames(episodes, scenes)
+    episodes = in_scene_frames(episodes, {name: scene.mesh.origin for name, scene in scenes.items()})
     for _, problem in unplayable_episodes(episodes, scenes):
         raise EpisodeError(problem)
     return episodes
 
 
-def in_scene_frames(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> list[Episode]:
+def in_scene_frames(episodes: Sequence[Episode], origins: Mapping[str, Vector]) -> list[Episode]:
     """The episodes with positions in the frames of their scenes, from which loading subtracted `scene.origin`.
 
     On an axis with an origin, a coordinate beyond `FAR` is one of the scene's file, and the origin is subtracted; a
-    smaller one is in the scene's frame already.
+    smaller one is in the scene's frame already. `origins`: `scene.origin` by scene id; episodes of other scenes stay as
+    they are.
     """
     return [
-        episode if episode.scene_id not in scenes else _shifted(episode, scenes[episode.scene_id].mesh.origin)
+        episode if episode.scene_id not in origins else _shifted(episode, origins[episode.scene_id])
         for episode in episodes
     ]
+
+
+def is_georeferenced(episode: Episode) -> bool:
+    """True where a position is farther than `FAR` from the origin."""
+    points = (episode.start_position, *(goal.position for goal in episode.goals))
+    return any(abs(value) > FAR for point in points for value in point)
 
 
 def _shifted(episode: Episode, origin: Vector) -> Episode:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import glob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ import torch
 
 from batchnav.data.episodes.episode import Episode, scene_name
 from batchnav.data.episodes.episode_file import load_episodes, scenes_played
-from batchnav.data.episodes.playing import episode_table, order_episodes
+from batchnav.data.episodes.playing import episode_table, in_scene_frames, is_georeferenced, order_episodes
 from batchnav.data.files import natural_order
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
@@ -29,7 +30,7 @@ from batchnav.data.prepared.scene_file import load_source
 from batchnav.data.sources.annotations import is_semantic
 from batchnav.data.sources.mesh_files import is_hidden, one_per_scene
 from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource, stage_source
-from batchnav.errors import ArgumentError, EpisodeError, MeshError
+from batchnav.errors import ArgumentError, EpisodeError, MeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.atomic import as_path
@@ -87,6 +88,8 @@ class Dataset:
         names: Sequence[str] | None = None,
         settings: NavMeshSettings | None = None,
         appearance: AppearanceConfig | bool = True,
+        two_sided: bool = False,
+        islands: str = "all",
     ) -> list[Scene]:
         """Load scenes with their navmeshes, in parallel processes, with progress.
 
@@ -94,19 +97,27 @@ class Dataset:
             names: scene names; None for all scenes of the split.
             settings: as in `load_scene`.
             appearance: as in `load_scene`.
+            two_sided: as in `load_scene`.
+            islands: as in `load_scene`.
         """
         sources = self.scenes if names is None else [self.scene(name) for name in names]
+        sources = [source.adjusted(two_sided=two_sided, islands=islands) for source in sources]
         load = functools.partial(load_source, settings=settings, appearance=appearance)
         return list(in_parallel(load, sources, "scenes", SCENES_PER_WORKER))
 
     def episode_table(self, device: torch.device | str = "cpu", **order) -> EpisodeTable:
         """The episodes as a table for `PointNavEnv(data.load_scenes(), ..., episodes=table)`.
 
+        Georeferenced episodes are shifted into the frames of their scenes (`scene.origin`), whose meshes are read.
+
         Args:
             device: device of the table's tensors.
             order: options of `order_episodes`: shuffle, grouped, num_episode_sample, rounds, seed.
         """
-        return episode_table(order_episodes(self.episodes, **order), self.scene_names, device)
+        ordered = order_episodes(self.episodes, **order)
+        far = sorted({episode.scene_id for episode in ordered if is_georeferenced(episode)} & {*self.scene_names})
+        origins = {name: self.scene(name).load_mesh(appearance=False).origin for name in far}
+        return episode_table(in_scene_frames(ordered, origins), self.scene_names, device)
 
 
 def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | None = None) -> Dataset:
@@ -141,8 +152,10 @@ def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | 
 
 def _find_episodes(path: Path, split: str) -> Path | None:
     """The split's PointNav file: version v1, or the only version."""
-    pattern = _episode_pattern(path, split)
-    found = sorted(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+    if not split or "/" in split or "\0" in split:
+        raise ArgumentError(f"split: found {shortened(split)}, expected a name, as val")
+    folder, name = _episode_pattern(path, split).parents[2], glob.escape(split)
+    found = sorted(folder.glob(f"*/{name}/{name}.json.gz")) if folder.is_dir() else []
     return next((file for file in found if file.parts[-3] == EPISODE_VERSION), found[0] if len(found) == 1 else None)
 
 

@@ -8,7 +8,6 @@ raises.
 
 from __future__ import annotations
 
-import glob
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ from scipy.spatial.transform import Rotation
 
 from batchnav.data.files import is_number, natural_order, read_json
 from batchnav.data.habitat.name_search import first_containing
+from batchnav.data.habitat.search import Search
 from batchnav.data.habitat.urdf import read_urdf
 from batchnav.data.sources.annotations import ANNOTATIONS
 from batchnav.data.sources.asset import Part, asset_of, unit, vector, with_descriptor
@@ -70,6 +70,7 @@ class SceneDatasetConfig:
     def __init__(self, path: str | Path):
         self.path = Path(path)
         data = _object(self.path)
+        self._search_paths = Search(str(self.path), self.path.parent)
         self._defaults: dict[str, dict] = {}
         self._templates = {section: self._read_section(data, section) for section in _SUFFIX}
         navmeshes = data.get("navmesh_instances", {})
@@ -85,6 +86,10 @@ class SceneDatasetConfig:
             return sorted(self._templates["scene_instances"], key=natural_order)
         files = [template.file for template in self._templates["stages"].values()]
         return sorted({scene_id_of(file) for file in files}, key=natural_order)
+
+    def has(self, name: str) -> bool:
+        """True where the config lists a scene instance or a stage of this name."""
+        return any(self._find(section, name) is not None for section in ("scene_instances", "stages"))
 
     def source(self, name: str) -> SceneSource:
         """The source of a scene instance or of a stage. MeshError for an unknown name or a broken file."""
@@ -266,9 +271,8 @@ class SceneDatasetConfig:
         """Files that end in `suffix`: matches of a pattern, and files directly in matching folders."""
         files: set[Path] = set()
         for pattern in patterns:
-            for match in map(Path, glob.glob(str(self.path.parent / pattern))):
-                inside = match.iterdir() if match.is_dir() else [match]
-                files.update(file for file in inside if file.name.endswith(suffix) and not is_hidden(file))
+            found = self._search_paths.files(pattern)
+            files.update(file for file in found if file.name.endswith(suffix) and not is_hidden(file))
         return sorted(files, key=natural_order)
 
 

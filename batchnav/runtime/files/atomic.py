@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import glob
 import json
 import logging
 import os
@@ -78,7 +79,7 @@ def check_writable(folder: Path, error: type[BatchnavError]) -> None:
 
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary files of `path` that killed processes left. No other process may be writing `path`."""
-    for part in path.parent.glob(f".{path.name}.????????.part"):
+    for part in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):
         part.unlink(missing_ok=True)
 
 

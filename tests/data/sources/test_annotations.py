@@ -123,7 +123,7 @@ def test_colours_of_hm3d_in_a_ktx2_texture_are_read_exactly_or_refused(tmp_path,
 
 
 _HEADER = "HM3D Semantic Annotations\n"
-_ROWS = ("", "1,GG,x,0", "1,FF0000", "-1,0,x,0")
+_ROWS = ("", "1,GG,x,0", "1,FF0000", "-1,0,x,0", "1,FF0000," + 200_000 * "x" + ",0", "9" * 5000 + ",FF0000,x,0")
 
 
 @pytest.mark.parametrize("text", ["", "1,FF0000,wall,0", *(_HEADER + row for row in _ROWS)])
