@@ -23,7 +23,7 @@ import numpy as np
 
 from batchnav.errors import MeshError
 from batchnav.runtime.files.named_files import read_named_file
-from batchnav.scene.formats import point_cloud
+from batchnav.scene.formats import point_cloud_error
 from batchnav.scene.gltf_materials import GltfMaterials
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.surface import Corners, corners_of, surface_of
@@ -116,7 +116,7 @@ class _Document:
             warnings.warn(f"{self.path}: {self.deformed} of its nodes have skins or morph targets, which are not read; "
                           "their meshes are as they are stored", stacklevel=2)  # fmt: skip
         if self.num_points and not any(map(len, faces)):
-            raise MeshError(point_cloud(self.num_points))
+            raise MeshError(point_cloud_error(self.num_points))
         surface = None
         if self.materials is not None:
             surface = surface_of(looks, self.materials.materials, self.materials.textures)
