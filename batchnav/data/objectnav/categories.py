@@ -44,10 +44,25 @@ class LabelMap:
 
 _HM3D = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
 _HM3D_LABELS = {
-    "armchair": "chair", "office chair": "chair", "dining chair": "chair", "desk chair": "chair", "chairs": "chair",
-    "beds": "bed", "bunk bed": "bed", "toilet seat": "toilet", "tv": "tv_monitor", "television": "tv_monitor",
-    "monitor": "tv_monitor", "tv monitor": "tv_monitor", "couch": "sofa", "sofa bed": "sofa",
-}  # fmt: skip
+    "chair": (
+        "arm chair, armchair, ball chair, bar chair, bean bag chair, beanbag, beanbag chair, camping chair, "
+        "chaise, computer chair, deck chair, desk chair, dining chair, dinner chair, double armchair, easy chair, "
+        "folded chair, folded chairs, folding chair, garden chair, high chair, highchair, highchairs, "
+        "kitchen chair, lounge chair, office chair, patio chair, recliner, rocking chair, round chair, sofa chair, "
+        "soft chair, spa armchair, stack of chairs, stacked chair, stacked chairs, swivel chair, table chair, "
+        "therapeutic chair"
+    ),
+    "bed": (
+        "bed base, bed frame, bed sheet, bedframe, bedpost, bunk bed, cat bed, cradle, dog bed, hammock, "
+        "headboard, massage bed, mattress"
+    ),
+    "plant": "grass, tree, twigs in vase, vegetation",
+    "toilet": "bidet, cat litter box, cats toilet, chamber pot, toilet seat",
+    "tv_monitor": "bulletin board, display, monitor, plasma tv, television, tube, tv, tv led, tv_screen, whiteboard",
+    "sofa": "chaise longue, circular sofa, couch, l-shaped sofa, sofa set",
+}
+"""Labels by category: those of HM3D, correctly spelled, by the table that the generators of HM3D and OVON read; and
+"television" and "tv_screen" of other datasets."""
 _MP3D = (
     "chair", "table", "picture", "cabinet", "cushion", "sofa", "bed", "chest_of_drawers", "plant", "sink", "toilet",
     "stool", "towel", "tv_monitor", "shower", "bathtub", "counter", "fireplace", "gym_equipment", "seating", "clothes",
@@ -57,6 +72,11 @@ _PROCTHOR = (
     "AlarmClock", "Apple", "BaseballBat", "BasketBall", "Bed", "Bowl", "Chair", "GarbageCan", "HousePlant", "Laptop",
     "Mug", "Sofa", "SprayBottle", "Television", "Toilet", "Vase",
 )  # fmt: skip
+_PROCTHOR_LABELS = {
+    "alarm_clock": "AlarmClock", "baseball_bat": "BaseballBat", "trash_can": "GarbageCan", "plant": "HousePlant",
+    "cup": "Mug", "tv_monitor": "Television",
+}  # fmt: skip
+"""Labels of imported houses (`data/procthor/appearance.py`), which tell neither balls from toys nor bottles apart."""
 _PROCEDURAL = (
     *_HM3D, "basket", "bathtub", "cabinet", "chest_of_drawers", "coat_rack", "counter", "desk", "laptop", "mirror",
     "nightstand", "oven", "radiator", "refrigerator", "shelving", "shower", "sink", "stool", "stove", "table", "vase",
@@ -64,10 +84,12 @@ _PROCEDURAL = (
 )  # fmt: skip
 
 LABELS = {
-    "hm3d": LabelMap(_HM3D, _HM3D_LABELS, any_plant=True),
+    "hm3d": LabelMap(
+        _HM3D, {label: name for name, labels in _HM3D_LABELS.items() for label in labels.split(", ")}, any_plant=True
+    ),
     "mp3d": LabelMap(_MP3D, {}),
     "hssd": LabelMap(_HSSD, {"plant": "potted_plant", "tv_monitor": "tv", "couch": "sofa"}),
-    "procthor": LabelMap(_PROCTHOR, {"plant": "HousePlant", "tv_monitor": "Television", "cup": "Mug"}),
+    "procthor": LabelMap(_PROCTHOR, _PROCTHOR_LABELS),
     "procedural": LabelMap(_PROCEDURAL, {}),
     "all": LabelMap((), {}),
 }
