@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 DEFAULT_CONFIG = "default"
 """Value of `scene_dataset_config` for a scene that its path alone identifies."""
@@ -72,9 +72,12 @@ def scene_name(scene_id: str) -> str:
     return stem
 
 
-def group_by_scene(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:
+AnyEpisode = TypeVar("AnyEpisode", bound=Episode)
+
+
+def group_by_scene(episodes: Sequence[AnyEpisode]) -> dict[str, list[AnyEpisode]]:
     """Episodes by scene id, in the given order."""
-    groups: dict[str, list[Episode]] = {}
+    groups: dict[str, list[AnyEpisode]] = {}
     for episode in episodes:
         groups.setdefault(episode.scene_id, []).append(episode)
     return groups

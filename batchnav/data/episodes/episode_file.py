@@ -6,20 +6,24 @@ would stop Habitat's loader, so further facts about an episode go into its `info
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from batchnav.data.episodes.episode import DEFAULT_CONFIG, Episode, Goal, group_by_scene, scene_name
+from batchnav.data.episodes.episode import Episode, Goal, group_by_scene, scene_name
+from batchnav.data.episodes.fields import (
+    ALL_SCENES,
+    CONTENT,
+    UNUSED,
+    common_fields,
+    content_files,
+    content_path,
+    names_of,
+    numbers_of,
+)
 from batchnav.data.files import is_number, read_json, write_json_gz
-from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import EpisodeError, shortened
 from batchnav.runtime.files.atomic import as_path
-
-ROTATION_TOLERANCE = 1e-3
-"""Tolerance of a quaternion's length and of its deviation from pure yaw: published files have five decimals."""
 
 OTHER_TASKS = {
     "goal_image_id": "InstanceImageNav",  # before ObjectNav: its episodes have a category too
@@ -33,12 +37,6 @@ OTHER_TASKS = {
     "target_receptacles": "rearrangement",
 }
 """Keys of files, episodes or goals of other tasks, with the task; PointNav episodes have none of them."""
-
-CONTENT = "{data_path}/content/{scene}.json.gz"
-"""Path of a scene's episodes in a split that is stored scene by scene; Habitat's default for `content_scenes_path`."""
-ALL_SCENES = "*"
-UNUSED: dict[str, Any] = {"additional_obj_config_paths": [], "start_room": None, "shortest_paths": None}
-"""Keys of Habitat's episodes that are kept but unused, with the values that Habitat's generator writes."""
 
 
 def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> list[Episode]:
@@ -59,7 +57,7 @@ def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,
     episodes = _episodes(data, path, folder)
     if ALL_SCENES not in content_scenes:
         episodes = [episode for episode in episodes if scene_name(episode.scene_id) in content_scenes]
-    for file in _content_files(data, path, content_scenes):
+    for file in content_files(data, path, content_scenes):
         episodes += _episodes(_read_file(file), file, folder)
     if not episodes:
         raise EpisodeError(f"{path}: found no episodes, expected at least one in it or in files {CONTENT}")
@@ -71,7 +69,7 @@ def scenes_played(path: str | Path) -> set[str]:
     path = Path(path)
     data = _read_file(path)
     names = {scene_name(episode.scene_id) for episode in _episodes(data, path)}
-    return names | {file.name.partition(".")[0] for file in _content_files(data, path, (ALL_SCENES,))}
+    return names | {file.name.partition(".")[0] for file in content_files(data, path, (ALL_SCENES,))}
 
 
 def save_episodes(episodes: Sequence[Episode], path: str | Path, content: bool = False) -> None:
@@ -86,7 +84,7 @@ def save_episodes(episodes: Sequence[Episode], path: str | Path, content: bool =
         if len(set(names)) < len(names):
             raise EpisodeError(f"{path}: found two scenes with the same file name, expected different names")
         for name, some in zip(names, by_scene.values(), strict=True):
-            write_json_gz({"episodes": [_plain(e) for e in some]}, _content_path(CONTENT, path, name), EpisodeError)
+            write_json_gz({"episodes": [_plain(e) for e in some]}, content_path(CONTENT, path, name), EpisodeError)
     rows = [] if content else [_plain(e) for e in episodes]
     write_json_gz({"episodes": rows}, path, EpisodeError)
 
@@ -104,63 +102,20 @@ def _episodes(data: dict, path: Path, folder: str = "") -> list[Episode]:
     return [_episode(item, f"{path}: episode {i}", folder) for i, item in enumerate(data["episodes"])]
 
 
-def _content_path(template: str, path: Path, scene: str) -> Path:
-    return Path(template.replace("{data_path}", str(path.parent)).replace("{scene}", scene))
-
-
-def _content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
-    """The files of the wanted scenes; empty for a split that is not stored scene by scene."""
-    template = data.get("content_scenes_path", CONTENT)
-    if not isinstance(template, str) or "\0" in template or "{scene}" not in Path(template).name:
-        raise EpisodeError(
-            f"{path}: field 'content_scenes_path': found {shortened(template)}, expected one like {CONTENT}"
-        )
-    folder = _content_path(template, path, "").parent
-    if not os.path.isdir(folder):
-        return []
-    head, _, tail = Path(template).name.partition("{scene}")
-    names = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
-    files = [folder / name for name in names if name.startswith(head) and name.endswith(tail)]
-    if ALL_SCENES in scenes:
-        return files
-    wanted = [_content_path(template, path, scene) for scene in scenes]
-    for file in wanted:
-        if file not in files:
-            raise EpisodeError(f"{file}: content_scenes: found no such file, expected one of {len(files)} there")
-    return wanted
-
-
 def _episode(data: Any, where: str, folder: str) -> Episode:
     """One episode from its JSON value; error messages begin with `where`. `folder`: folder of the episode file."""
     if not isinstance(data, dict):
         raise EpisodeError(f"{where}: found {type(data).__name__}, expected an object")
-    names = {}
-    for name in ("episode_id", "scene_id"):
-        value = data.get(name)
-        # Some published files have integers as episode ids.
-        if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-            raise EpisodeError(f"{where}: field {name!r}: found {shortened(value)}, expected a name")
-        names[name] = str(value)
-    names["scene_id"] = names["scene_id"].removeprefix(f"{SCENES_DIR}/")  # as in Habitat; `find_scene` adds it again
+    names = names_of(data, where)
     where = f"{where} (id {names['episode_id']!r}, scene {names['scene_id']!r})"
     _refuse_other_tasks(data, where)
     goals = data.get("goals")
     if not isinstance(goals, list) or not goals:
         raise EpisodeError(f"{where}: field 'goals': found {shortened(goals)}, expected a list of at least one goal")
-    info = data.get("info")
-    if info is not None and not isinstance(info, dict):
-        raise EpisodeError(f"{where}: field 'info': found {shortened(info)}, expected an object")
-    config = data.get("scene_dataset_config", DEFAULT_CONFIG)
-    if not isinstance(config, str) or "\0" in config:
-        raise EpisodeError(f"{where}: field 'scene_dataset_config': found {shortened(config)}, expected a path")
     return Episode(
         **names,
-        start_position=_numbers(data, "start_position", 3, where),
-        start_rotation=_rotation(data, where),
+        **common_fields(data, where),
         goals=tuple(_goal(goal, f"{where}: field 'goals[{i}]'") for i, goal in enumerate(goals)),
-        info=info or {},
-        scene_dataset_config=config or DEFAULT_CONFIG,
-        other={key: data[key] for key, usual in UNUSED.items() if data.get(key, usual) != usual},
         folder=folder,
     )
 
@@ -172,33 +127,7 @@ def _goal(data: Any, where: str) -> Goal:
     radius = data.get("radius")
     if radius is not None and not (is_number(radius) and radius > 0):
         raise EpisodeError(f"{where}: field 'radius': found {shortened(radius)}, expected metres > 0, or null")
-    return Goal(_numbers(data, "position", 3, where), None if radius is None else float(radius))
-
-
-def _rotation(data: dict, where: str) -> tuple:
-    """The start rotation, a unit quaternion about +Y. EpisodeError otherwise."""
-    rotation = _numbers(data, "start_rotation", 4, where)
-    x, _, z, _ = rotation
-    length = math.sqrt(sum(v * v for v in rotation))
-    if abs(length - 1.0) > ROTATION_TOLERANCE:
-        raise EpisodeError(
-            f"{where}: field 'start_rotation': found a quaternion of length {length:.4g}, expected a unit quaternion"
-        )
-    if math.hypot(x, z) > ROTATION_TOLERANCE:
-        raise EpisodeError(
-            f"{where}: field 'start_rotation': found {list(rotation)}, "
-            "expected [x, y, z, w] of a turn about +Y (x = z = 0)"
-        )
-    return rotation
-
-
-def _numbers(data: dict, name: str, length: int, where: str) -> tuple:
-    """A field with `length` finite numbers, as floats. EpisodeError otherwise."""
-    value = data.get(name)
-    if not isinstance(value, list) or len(value) != length or not all(map(is_number, value)):
-        found = "nothing" if name not in data else shortened(value)
-        raise EpisodeError(f"{where}: field {name!r}: found {found}, expected {length} finite numbers")
-    return tuple(float(v) for v in value)
+    return Goal(numbers_of(data, "position", 3, where), None if radius is None else float(radius))
 
 
 def _refuse_other_tasks(data: dict, where: str) -> None:

@@ -1,0 +1,106 @@
+"""Parts of Habitat's episode files that all tasks share: fields of episodes, and splits stored scene by scene."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from batchnav.data.episodes.episode import DEFAULT_CONFIG
+from batchnav.data.files import is_number
+from batchnav.data.sources.scene_source import SCENES_DIR
+from batchnav.errors import EpisodeError, shortened
+
+ROTATION_TOLERANCE = 1e-3
+"""Tolerance of a quaternion's length and of its deviation from pure yaw: published files have five decimals."""
+
+CONTENT = "{data_path}/content/{scene}.json.gz"
+"""Path of a scene's episodes in a split that is stored scene by scene; Habitat's default for `content_scenes_path`."""
+ALL_SCENES = "*"
+UNUSED: dict[str, Any] = {"additional_obj_config_paths": [], "start_room": None, "shortest_paths": None}
+"""Keys of Habitat's episodes that are kept but unused, with the values that Habitat's generator writes."""
+
+
+def content_path(template: str, path: Path, scene: str) -> Path:
+    """Path of the episodes of one scene, from a template like `CONTENT`."""
+    return Path(template.replace("{data_path}", str(path.parent)).replace("{scene}", scene))
+
+
+def content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
+    """The files of the wanted scenes; empty for a split that is not stored scene by scene."""
+    template = data.get("content_scenes_path", CONTENT)
+    if not isinstance(template, str) or "\0" in template or "{scene}" not in Path(template).name:
+        raise EpisodeError(
+            f"{path}: field 'content_scenes_path': found {shortened(template)}, expected one like {CONTENT}"
+        )
+    folder = content_path(template, path, "").parent
+    if not os.path.isdir(folder):
+        return []
+    head, _, tail = Path(template).name.partition("{scene}")
+    names = sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
+    files = [folder / name for name in names if name.startswith(head) and name.endswith(tail)]
+    if ALL_SCENES in scenes:
+        return files
+    wanted = [content_path(template, path, scene) for scene in scenes]
+    for file in wanted:
+        if file not in files:
+            raise EpisodeError(f"{file}: content_scenes: found no such file, expected one of {len(files)} there")
+    return wanted
+
+
+def names_of(data: dict, where: str) -> dict[str, Any]:
+    """The ids of an episode and of its scene. EpisodeError, which begins with `where`, for other values."""
+    names = {}
+    for name in ("episode_id", "scene_id"):
+        value = data.get(name)
+        # Some published files have integers as episode ids.
+        if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+            raise EpisodeError(f"{where}: field {name!r}: found {shortened(value)}, expected a name")
+        names[name] = str(value)
+    names["scene_id"] = names["scene_id"].removeprefix(f"{SCENES_DIR}/")  # as in Habitat; `find_scene` adds it again
+    return names
+
+
+def common_fields(data: dict, where: str) -> dict[str, Any]:
+    """Fields of `Episode` that all tasks share, apart from its names. EpisodeError, which begins with `where`."""
+    info = data.get("info")
+    if info is not None and not isinstance(info, dict):
+        raise EpisodeError(f"{where}: field 'info': found {shortened(info)}, expected an object")
+    config = data.get("scene_dataset_config", DEFAULT_CONFIG)
+    if not isinstance(config, str) or "\0" in config:
+        raise EpisodeError(f"{where}: field 'scene_dataset_config': found {shortened(config)}, expected a path")
+    return {
+        "start_position": numbers_of(data, "start_position", 3, where),
+        "start_rotation": _rotation(data, where),
+        "info": info or {},
+        "scene_dataset_config": config or DEFAULT_CONFIG,
+        "other": {key: data[key] for key, usual in UNUSED.items() if data.get(key, usual) != usual},
+    }
+
+
+def _rotation(data: dict, where: str) -> tuple:
+    """The start rotation, a unit quaternion about +Y. EpisodeError otherwise."""
+    rotation = numbers_of(data, "start_rotation", 4, where)
+    x, _, z, _ = rotation
+    length = math.sqrt(sum(v * v for v in rotation))
+    if abs(length - 1.0) > ROTATION_TOLERANCE:
+        raise EpisodeError(
+            f"{where}: field 'start_rotation': found a quaternion of length {length:.4g}, expected a unit quaternion"
+        )
+    if math.hypot(x, z) > ROTATION_TOLERANCE:
+        raise EpisodeError(
+            f"{where}: field 'start_rotation': found {list(rotation)}, "
+            "expected [x, y, z, w] of a turn about +Y (x = z = 0)"
+        )
+    return rotation
+
+
+def numbers_of(data: dict, name: str, length: int, where: str) -> tuple:
+    """A field with `length` finite numbers, as floats. EpisodeError otherwise."""
+    value = data.get(name)
+    if not isinstance(value, list) or len(value) != length or not all(map(is_number, value)):
+        found = "nothing" if name not in data else shortened(value)
+        raise EpisodeError(f"{where}: field {name!r}: found {found}, expected {length} finite numbers")
+    return tuple(float(v) for v in value)

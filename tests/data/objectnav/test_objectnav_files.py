@@ -1,0 +1,211 @@
+"""ObjectNav files: round trips, numbering, files of others, and messages for broken ones."""
+
+import copy
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from batchnav.data.episodes.episode import heading_of
+from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
+from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
+from batchnav.errors import EpisodeError
+from batchnav.scene.goals import ObjectGoal
+
+IDS = {"chair": 0, "bed": 1}
+GOAL = {
+    "position": [0.5, 0.4, -1.25], "radius": None, "object_id": 12, "object_name": "office chair_12",
+    "object_name_id": None, "object_category": "chair", "room_id": None, "room_name": None,
+    "view_points": [
+        {"agent_state": {"position": [0.5, 0.1, -0.5], "rotation": [0.0, 0.0, 0.0, 1.0]}, "iou": 0.12345},
+        {"agent_state": {"position": [0.5, 0.1, -0.25], "rotation": [0.0, 0.6, 0.0, -0.8]}, "iou": 4e-05},
+    ],
+}  # fmt: skip
+EPISODE = {
+    "episode_id": "41", "scene_id": "hm3d/val/00001-abc/abc.basis.glb", "scene_dataset_config": "default",
+    "additional_obj_config_paths": [], "start_position": [2.0, 0.1, 3.0], "start_rotation": [0, 0.6, 0, 0.8],
+    "info": {"geodesic_distance": 4.5, "euclidean_distance": 4.0, "closest_goal_object_id": 12}, "goals": [],
+    "start_room": None, "shortest_paths": None, "object_category": "chair",
+}  # fmt: skip
+PART = {
+    "goals_by_category": {"abc.basis.glb_chair": [GOAL]},
+    "episodes": [EPISODE, {**EPISODE, "episode_id": "43"}],
+    "category_to_task_category_id": IDS, "category_to_scene_annotation_category_id": IDS,
+}  # fmt: skip
+TOP = {**PART, "episodes": []}
+del TOP["goals_by_category"]
+
+
+def write(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(json.dumps(data).encode()))
+    return path
+
+
+def write_split(folder, part=PART, top=TOP):
+    write(folder / "content" / "abc.json.gz", part)
+    return write(folder / "val.json.gz", top)
+
+
+def read(path):
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def changed(*path, value):
+    """PART with one value replaced."""
+    part = copy.deepcopy(PART)
+    place = part
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return part
+
+
+def without_ids(data):
+    return {**data, "episodes": [{k: v for k, v in e.items() if k != "episode_id"} for e in data["episodes"]]}
+
+
+def test_a_split_is_written_as_it_was_read(tmp_path):
+    dataset = load_objectnav(write_split(tmp_path / "a"))
+    save_objectnav(dataset, tmp_path / "b" / "val.json.gz")
+    assert read(tmp_path / "b" / "val.json.gz") == TOP
+    written = read(tmp_path / "b" / "content" / "abc.json.gz")
+    assert without_ids(written) == without_ids(PART)
+    again = load_objectnav(tmp_path / "b" / "val.json.gz")
+    assert again.episodes == dataset.episodes and again.category_ids == IDS
+    save_objectnav(again, tmp_path / "c" / "val.json.gz")
+    for name in ("val.json.gz", "content/abc.json.gz"):
+        assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
+
+
+def test_episodes_are_numbered_in_each_scene_as_habitats_loader_does(tmp_path):
+    other = {**EPISODE, "scene_id": "hm3d/val/00002-def/def.basis.glb"}
+    write(tmp_path / "content" / "def.json.gz", {
+        **PART, "goals_by_category": {"def.basis.glb_chair": [GOAL]}, "episodes": [other]})  # fmt: skip
+    dataset = load_objectnav(write_split(tmp_path))
+    assert [(e.scene_id[9:14], e.episode_id) for e in dataset.episodes] == [
+        ("00001", "0"), ("00001", "1"), ("00002", "0")]  # fmt: skip
+    only = load_objectnav(tmp_path / "val.json.gz", ["def"])
+    assert [e.scene_id for e in only.episodes] == [other["scene_id"]]
+
+
+def test_goals_of_a_scene(tmp_path):
+    dataset = load_objectnav(write_split(tmp_path))
+    goals = dataset.scene_goals(EPISODE["scene_id"])
+    (chair,) = goals.objects
+    assert goals.rules == "file" and goals.categories == ("chair",)
+    assert chair[:4] == ("chair", 12, "office chair_12", (0.5, 0.4, -1.25))
+    np.testing.assert_array_equal(chair.view_points, np.float32([[0.5, 0.1, -0.5], [0.5, 0.1, -0.25]]))
+    np.testing.assert_allclose(chair.headings, [0.0, heading_of([0.0, 0.6, 0.0, -0.8])], atol=1e-6)
+    assert dataset.episodes[0].heading == pytest.approx(2 * np.arctan2(0.6, 0.8))
+
+
+def test_goals_that_were_made_here_survive_the_file(tmp_path):
+    rng = np.random.default_rng(0)
+    points, headings = rng.normal(size=(50, 3)).astype(np.float32), rng.uniform(-3, 3, 50).astype(np.float32)
+    made = ObjectGoal("chair", 5, "chair_5", (1.0, 0.25, -3.1), points, headings, rng.random(50).astype(np.float32))
+    episode = ObjectNavEpisode("0", "house:7", (0.0, 0.1, 0.0), (0.0, 0.0, 0.0, 1.0), object_category="chair")
+    key = goals_key("house:7", "chair")
+    dataset = ObjectNavDataset([episode], {key: [FileGoal.of(made)]}, IDS, IDS)
+    for content in (True, False):
+        save_objectnav(dataset, tmp_path / str(content) / "val.json.gz", content)
+        again = load_objectnav(tmp_path / str(content) / "val.json.gz")
+        assert again.episodes == [episode]
+        (goal,) = again.scene_goals("house:7").objects
+        assert goal[:4] == made[:4]
+        np.testing.assert_array_equal(goal.view_points, made.view_points)
+        np.testing.assert_array_equal(goal.iou, made.iou)
+        np.testing.assert_allclose(goal.headings, made.headings, atol=1e-6)
+
+
+def test_ovons_further_categories_and_names_of_objects(tmp_path):
+    """An id with a name, categories whose goals count too, and further keys of goals are kept."""
+    part = changed("episodes", 0, "children_object_categories", value=["office chair"])
+    part["goals_by_category"]["abc.basis.glb_chair"][0] |= {"object_id": "office chair_12", "children": ["x"]}
+    dataset = load_objectnav(write_split(tmp_path, part))
+    assert dataset.episodes[0].goal_categories == ("chair", "office chair")
+    assert dataset.episodes[1].goal_categories == ("chair",)
+    assert dataset.scene_goals(EPISODE["scene_id"]).objects[0].object_id == 12
+    save_objectnav(dataset, tmp_path / "b" / "val.json.gz")
+    assert without_ids(read(tmp_path / "b" / "content" / "abc.json.gz")) == without_ids(part)
+
+
+def test_written_episodes_have_the_keys_of_habitats_classes_only(tmp_path):
+    save_objectnav(load_objectnav(write_split(tmp_path / "a")), tmp_path / "val.json.gz", content=False)
+    data = read(tmp_path / "val.json.gz")
+    assert all(episode.keys() == EPISODE.keys() for episode in data["episodes"])
+    assert all(goal.keys() == GOAL.keys() for goals in data["goals_by_category"].values() for goal in goals)
+
+
+BROKEN = [
+    (changed("episodes", 1, "object_category", value="sofa"), "'1' of scene .*'object_category': found 'sofa'"),
+    (changed("episodes", 1, "object_category", value="bed"), "found 'bed', expected a category with goals"),
+    (changed("episodes", 1, "object_category", value=3), r"episode 1 \(id '43'.*'object_category': found 3"),
+    (changed("episodes", 1, "goals", value=None), r"episode 1 \(id '43'.*'goals': found None"),
+    (changed("episodes", 0, "start_position", value=[1, 2]), r"episode 0 \(id '41'.*'start_position'"),
+    (changed("episodes", 0, "start_rotation", value=[0, 1, 0, 1]), r"episode 0 \(id '41'.*length 1.414"),
+    (changed("episodes", 0, "children_object_categories", value="x"), "episode 0 .*'children_object_categories'"),
+    (changed("episodes", 0, value=7), "episode 0: found int, expected an object"),
+    (changed("goals_by_category", value=[1]), "'goals_by_category': found"),
+    (changed("goals_by_category", "abc.basis.glb_chair", value=1), "goals 'abc.basis.glb_chair': found 1"),
+    (changed("goals_by_category", "abc.basis.glb_chair", 0, "object_id", value="x"), "field 'object_id': .*'x'"),
+    (changed("goals_by_category", "abc.basis.glb_chair", 0, "position", value=None), "goal 0: field 'position'"),
+    (changed("goals_by_category", "abc.basis.glb_chair", 0, "object_name", value=2), "goal 0: field 'object_name'"),
+    (changed("goals_by_category", "abc.basis.glb_chair", 0, "view_points", value=3), "goal 0: field 'view_points'"),
+    (changed("goals_by_category", "abc.basis.glb_chair", 0, "view_points", 1, "iou", value="a"), "view point 1: found"),
+    (changed("goals_by_category", "abc.basis.glb_chair", 0, "view_points", 1, value=5), "view point 1: found 5"),
+    (changed("goals_by_category", "abc.basis.glb_chair", 0, "view_points", 0, "agent_state", "rotation",
+             value=[0, 0, 0, 2]), "view point 0: found"),
+    (changed("category_to_task_category_id", value={"chair": 1, "bed": 0}), "found other ids than in"),
+    (changed("category_to_task_category_id", value={"chair": "a"}), "expected an integer by category"),
+    ({"episodes": 5}, "found no list 'episodes'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "message"), BROKEN)
+def test_broken_files_get_one_line_that_names_the_place(tmp_path, part, message):
+    with pytest.raises(EpisodeError, match=message) as caught:
+        load_objectnav(write_split(tmp_path, part))
+    assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+def test_an_empty_split_is_refused(tmp_path):
+    with pytest.raises(EpisodeError, match="found no episodes"):
+        load_objectnav(write(tmp_path / "val.json.gz", TOP))
+
+
+def test_the_official_files_of_hm3d_are_written_as_they_were_read(tmp_path, shared):
+    folder = shared / "scenes" / "habitat_episodes" / "objectnav_hm3d_v2" / "val_mini"
+    save_objectnav(load_objectnav(folder / "val_mini.json.gz"), tmp_path / "val_mini.json.gz")
+    for name in ("val_mini.json.gz", "content/TEEsavR23oF.json.gz"):
+        assert without_ids(read(tmp_path / name)) == without_ids(read(folder / name))
+
+
+def test_the_official_files_of_hm3d_obey_their_rules(shared):
+    """Scores are whole pixels, three times, of 320 x 240; sorted; view points face the centre, on a grid of 0.085 m."""
+    dataset = load_objectnav(
+        shared / "scenes" / "habitat_episodes" / "objectnav_hm3d_v2" / "val_mini" / "val_mini.json.gz"
+    )
+    goals = dataset.scene_goals(dataset.episodes[0].scene_id)
+    assert goals.categories == tuple(sorted(dataset.category_ids)) and len(goals.objects) == 31
+    for goal in goals.objects:
+        pixels = goal.iou.astype(float) * 76_800 / 3
+        np.testing.assert_allclose(pixels, np.round(pixels), atol=76_800 / 3 * 0.6e-5)
+        assert (np.diff(goal.iou) <= 0).all() and pixels.min() >= 0.9
+        away = np.array(goal.position) - goal.view_points
+        turn = goal.headings - np.arctan2(-away[:, 0], -away[:, 2])
+        assert np.abs(np.degrees(np.arctan2(np.sin(turn), np.cos(turn)))).max() <= 0.007
+    for episode in dataset.episodes:
+        points = goals.view_points(episode.object_category)
+        distance = np.linalg.norm(points - np.array(episode.start_position), axis=1)
+        assert np.abs(distance - episode.info["euclidean_distance"]).min() <= 1.5e-5  # a view point; five decimals
+        assert np.abs(points[:, 1] - episode.start_position[1]).min() <= 0.05
+
+
+def test_the_older_file_of_matterport_has_its_goals_in_the_episodes(shared):
+    dataset = load_objectnav(shared / "scenes" / "habitat_episodes" / "objectnav_mp3d.val_mini.json.gz")
+    assert len(dataset.episodes) == 30 and len(dataset.category_ids) == 21
+    assert dataset.annotation_key == "category_to_mp3d_category_id" and dataset.annotation_ids["clothes"] == 38
+    assert {key.rpartition("_")[2] for key in dataset.goals} == {"table", "shower"}
+    assert all(episode.goals == () for episode in dataset.episodes)
