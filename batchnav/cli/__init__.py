@@ -31,7 +31,9 @@ COMMANDS = {
     "evaluate": Command("[AGENT ...] [--split val] [--report] ...", "evaluate agents: success rate, SPL, intervals"),
     "view": Command("[SCENE ...] [--agents NAME ...] [--episodes FILE]", "show a scene and its agents in the browser"),
     "bench": Command("{render,sim,train,navmesh,load} ...", "measure frames and steps per second on this machine"),
-    "data": Command("{list,download,import,prepare,episodes,validate} ...", "manage datasets, scans and episode files"),
+    "data": Command(
+        "{list,download,import,export,prepare,episodes,validate} ...", "manage datasets, scans and episode files"
+    ),
     "navmesh": Command("{bake,info,view,map} ...", "bake, describe and plot navigation meshes; write ROS maps"),
     "doctor": Command("", "check this machine: devices, renderers, missing packages"),
 }

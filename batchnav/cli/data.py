@@ -23,14 +23,19 @@ from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
 from batchnav.data.prepared.prepare import Outcome, prepare
 from batchnav.data.procthor.import_houses import import_houses
 from batchnav.data.scene_ref import prepared_in
-from batchnav.data.scenes import find_scenes
+from batchnav.data.scenes import find_scenes, load_scene
 from batchnav.data.sources.asset import frame_of
 from batchnav.data.sources.islands import check_rule, keep_islands
 from batchnav.data.sources.scene_source import SCENES_DIR, STAGE_CONFIG
 from batchnav.data.validate import validate
+from batchnav.envs.config import NavConfig, config_of
 from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.export.glb import save_glb
+from batchnav.export.urdf import save_urdf
+from batchnav.policy.weights import load_policy
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.files.bundled import find_policy
 from batchnav.scene.frames import Up
 from batchnav.scene.scene import Scene
 
@@ -130,6 +135,24 @@ def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", o
         out: folder for the prepared scenes; default: the folder of each mesh, where loading finds them.
     """
     _report(prepare([source for path in paths for source in find_sources(path, split)], out))
+
+
+def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None, policy: str | None = None) -> None:
+    """Write a scene as a GLB file with a named node for each object (category_instance), materials and textures.
+
+    Args:
+        scene: a scene id, such as house:7, or the path of a scene.
+        out: the .glb file to write.
+        urdf: a .urdf file to write: the agent's body, a cylinder, with its camera.
+        policy: policy whose body and camera the URDF describes: a file, run folder or bundled name; default: those of
+            the default environment.
+    """
+    mesh = load_scene(scene).mesh
+    count = save_glb(mesh, out)
+    show(f"{out}: {number_of(count, 'object')}, {number_of(len(mesh.faces), 'triangle')}")
+    if urdf is not None:
+        save_urdf(NavConfig() if policy is None else config_of(load_policy(find_policy(policy)).info), urdf)
+        show(f"{urdf}")
 
 
 def make_episodes(
@@ -235,6 +258,6 @@ def command(arguments: Sequence[str]) -> None:
     """Run `batchnav data SUBCOMMAND`."""
     functions: dict[str, Callable[..., Any]] = {
         "list": list_data, "download": download_data, "import": import_data, "prepare": prepare_data,
-        "episodes": make_episodes, "validate": validate_data,
+        "export": export_scene, "episodes": make_episodes, "validate": validate_data,
     }  # fmt: skip
     tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav data", args=with_axes(arguments))

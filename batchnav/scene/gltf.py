@@ -25,6 +25,7 @@ from batchnav.errors import MeshError
 from batchnav.runtime.files.named_files import read_named_file
 from batchnav.scene.formats import point_cloud_error
 from batchnav.scene.gltf_materials import GltfMaterials
+from batchnav.scene.gltf_nodes import ObjectNodes, check_forest, node_matrix
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.surface import Corners, corners_of, surface_of
 from batchnav.types import Surface
@@ -100,7 +101,8 @@ class _Document:
         """Vertices f64 [V, 3], faces i64 [F, 3] and surface of the whole scene, in its world frame."""
         vertices, faces, count, total = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0, 0
         looks: list[Corners] = []
-        for mesh, matrix in self._placed():
+        objects = ObjectNodes()
+        for mesh, matrix, extras in self._placed():
             points, triangles, look = self._mesh(mesh)
             total += len(triangles) + _PLACING
             if max(total, count + len(points)) > self.limit:
@@ -112,6 +114,7 @@ class _Document:
             count += len(points)
             if look is not None:
                 looks.append(look)
+                objects.add(extras, len(triangles))
         if self.deformed:
             warnings.warn(f"{self.path}: {self.deformed} of its nodes have skins or morph targets, which are not read; "
                           "their meshes are as they are stored", stacklevel=2)  # fmt: skip
@@ -120,31 +123,33 @@ class _Document:
         surface = None
         if self.materials is not None:
             surface = surface_of(looks, self.materials.materials, self.materials.textures)
+            surface = objects.labelled(surface)
         return np.concatenate(vertices), np.concatenate(faces), surface
 
-    def _placed(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Each mesh in the scene with its transform f64 [4, 4] to the world, parents before children."""
+    def _placed(self) -> Iterator[tuple[int, np.ndarray, Any]]:
+        """Each mesh in the scene, its transform f64 [4, 4] to the world, and its extras; parents before children."""
         nodes, scenes = self._list("nodes"), self._list("scenes")
         children = [[_index(child, nodes) for child in node.get("children", [])] for node in nodes]
-        _check_forest(children)
+        check_forest(children)
         if scenes:
             roots = scenes[_index(self.tree.get("scene", 0), scenes)].get("nodes", [])
         else:
             roots = sorted(set(range(len(nodes))) - {child for row in children for child in row})
-        waiting = [(_index(root, nodes), np.eye(4)) for root in reversed(roots)]
-        if len({root for root, _ in waiting}) < len(roots):
+        waiting = [(_index(root, nodes), np.eye(4), None) for root in reversed(roots)]
+        if len({root for root, *_ in waiting}) < len(roots):
             raise MeshError("names a root node of its scene twice")
         while waiting:
-            number, parent = waiting.pop()
+            number, parent, extras = waiting.pop()
             node = nodes[number]
-            world = parent @ _matrix(node)
-            waiting += [(child, world) for child in reversed(children[number])]
+            world, extras = parent @ node_matrix(node), node.get("extras", extras)
+            waiting += [(child, world, extras) for child in reversed(children[number])]
             if "mesh" not in node:
                 continue
             mesh = _index(node["mesh"], self._list("meshes"))
             self.deformed += "skin" in node or any(node.get("weights", self.tree["meshes"][mesh].get("weights", ())))
             instances = node.get("extensions", {}).get(_INSTANCING)
-            yield from ((mesh, world @ place) for place in (self._instances(instances) if instances else [np.eye(4)]))
+            for place in self._instances(instances) if instances else [np.eye(4)]:
+                yield mesh, world @ place, extras
 
     def _instances(self, extension: dict) -> Iterator[np.ndarray]:
         """Transform f64 [4, 4] of each instance of a node's mesh."""
@@ -155,7 +160,7 @@ class _Document:
         if len({len(column) for column in columns.values()}) != 1:
             raise MeshError(f"has {_INSTANCING} with columns of unequal length, or none")
         for row in zip(*columns.values(), strict=True):
-            yield _matrix(dict(zip(columns, row, strict=True)))
+            yield node_matrix(dict(zip(columns, row, strict=True)))
 
     def _mesh(self, number: int) -> tuple[np.ndarray, np.ndarray, Corners | None]:
         """Vertices f64 [V, 3], faces i64 [F, 3] and appearance of a mesh's primitives, cached."""
@@ -348,44 +353,6 @@ def _index(value: Any, rows: list) -> int:
     if _size(value) >= len(rows):
         raise IndexError(f"index {value} of {len(rows)}")
     return value
-
-
-def _check_forest(children: list[list[int]]) -> None:
-    """MeshError where a node has two parents or is its own ancestor; otherwise traversals end.
-
-    `children`: the children of each node.
-    """
-    parents = [0] * len(children)
-    for row in children:
-        for child in row:
-            parents[child] += 1
-            if parents[child] > 1:
-                raise MeshError(f"node {child} has two parents in the scene graph")
-    reached = [i for i, number in enumerate(parents) if number == 0]
-    for node in reached:  # grows during the loop
-        reached += children[node]
-    if len(reached) < len(children):
-        node = min(set(range(len(children))) - set(reached))
-        raise MeshError(f"node {node} is its own ancestor in the scene graph")
-
-
-def _matrix(node: dict) -> np.ndarray:
-    """Transform f64 [4, 4] of a node, from its matrix, or its scale, rotation (x, y, z, w) and translation."""
-    if "matrix" in node:
-        return np.array(node["matrix"], np.float64).reshape(4, 4).T
-    matrix = np.eye(4)
-    if "rotation" in node:
-        x, y, z, w = np.array(node["rotation"], np.float64) / np.linalg.norm(np.array(node["rotation"], np.float64))
-        matrix[:3, :3] = [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    if "scale" in node:
-        matrix[:3, :3] *= np.array(node["scale"], np.float64).reshape(3)
-    if "translation" in node:
-        matrix[:3, 3] = np.array(node["translation"], np.float64).reshape(3)
-    return matrix
 
 
 def _faces(order: np.ndarray, mode: int) -> np.ndarray:

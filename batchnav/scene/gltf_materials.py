@@ -24,12 +24,13 @@ _SPECULAR = "KHR_materials_pbrSpecularGlossiness"
 _TRANSFORM = "KHR_texture_transform"
 _SOURCES = ("EXT_texture_webp", "KHR_texture_basisu")
 """Extensions with an alternative image, which takes precedence."""
-_WRAP = {10497: "repeat", 33648: "mirror", 33071: "clamp"}
-_MAGNIFY = {9728: "nearest", 9729: "linear"}
-_MINIFY = {
-    **_MAGNIFY, 9984: "nearest_mipmap_nearest", 9985: "linear_mipmap_nearest", 9986: "nearest_mipmap_linear",
+WRAP = {10497: "repeat", 33648: "mirror", 33071: "clamp"}
+MAGNIFY = {9728: "nearest", 9729: "linear"}
+MINIFY = {
+    **MAGNIFY, 9984: "nearest_mipmap_nearest", 9985: "linear_mipmap_nearest", 9986: "nearest_mipmap_linear",
     9987: "linear_mipmap_linear",
 }  # fmt: skip
+"""Names of the codes of samplers."""
 _BROKEN = (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, MeshError, binascii.Error)
 
 
@@ -113,8 +114,8 @@ class GltfMaterials:
         if pixels is None:
             return None
         sampler = _row(self._document.tree.get("samplers", []), entry["sampler"]) if "sampler" in entry else {}
-        wrap = _known(_WRAP, sampler, "wrapS", 10497), _known(_WRAP, sampler, "wrapT", 10497)
-        magnify, minify = _known(_MAGNIFY, sampler, "magFilter", 9729), _known(_MINIFY, sampler, "minFilter", 9987)
+        wrap = _known(WRAP, sampler, "wrapS", 10497), _known(WRAP, sampler, "wrapT", 10497)
+        magnify, minify = _known(MAGNIFY, sampler, "magFilter", 9729), _known(MINIFY, sampler, "minFilter", 9987)
         self._textures[number] = len(self.textures)
         self.textures.append(Texture(pixels, wrap, magnify, minify))
         return self._textures[number]

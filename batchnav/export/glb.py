@@ -1,0 +1,179 @@
+"""Scenes as GLB files with a named node for each object: for Blender, trimesh, and `batchnav.load_scene`.
+
+    node        named category_instance, with the extras `category` and `instance`; in the scene's frame, +Y up, metres
+    mesh        a primitive for each material; vertices with equal position, UV and colour are stored once
+    material    base colour factor and texture, unlit and two-sided, as sensors see them
+    texture     PNG, with the sampler's wrap modes and filters
+
+Triangles and their appearance read back equal, grouped by object. Ids that vary within a triangle are those of its
+centroid. Ids in a mesh of their own (`Scene.semantic`) are not exported.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from batchnav.errors import MeshError
+from batchnav.runtime.files.atomic import replacing
+from batchnav.scene.gltf_materials import MAGNIFY, MINIFY, WRAP
+from batchnav.scene.surface import PLAIN
+from batchnav.types import Surface, Texture, TriangleMesh
+
+_FLOAT, _UNSIGNED, _BYTE = 5126, 5125, 5121
+_VERTICES, _INDICES = 34962, 34963
+"""Targets of buffer views."""
+_UNLIT = "KHR_materials_unlit"
+_LARGEST = 2**32 - 1
+"""Largest size of a GLB file, bytes."""
+
+
+def save_glb(mesh: TriangleMesh, path: str | Path) -> int:
+    """Write a mesh with its surface and its objects. Returns the number of nodes. MeshError where writing fails."""
+    path = Path(path)
+    if path.suffix.lower() != ".glb":
+        raise MeshError(f"{path}: found suffix {path.suffix!r}, expected .glb")
+    file = _File(mesh)
+    data = file.content()
+    if len(data) > _LARGEST:
+        raise MeshError(f"{path}: needs {len(data)} bytes, a GLB file has {_LARGEST} at most; export smaller textures")
+    with replacing(path, MeshError) as part:
+        part.write_bytes(data)
+    return len(file.tree["nodes"])
+
+
+class _File:
+    """A glTF document in the making: its JSON, and the binary chunk."""
+
+    def __init__(self, mesh: TriangleMesh):
+        self.mesh = mesh
+        self.surface = mesh.surface or Surface(np.zeros(len(mesh.faces), np.int32), (PLAIN,))
+        self.chunk = bytearray()
+        self.tree: dict[str, Any] = {
+            "asset": {"version": "2.0", "generator": "batchnav"}, "scene": 0, "scenes": [{}],
+            "extensionsUsed": [_UNLIT], "nodes": [], "meshes": [], "accessors": [], "bufferViews": [],
+            "materials": [self._material(row) for row in range(len(self.surface.materials))],
+        }  # fmt: skip
+        self._add_textures()
+        for instance, category, faces in self._objects():
+            self._add_node(instance, category, faces)
+        self.tree["scenes"][0]["nodes"] = list(range(len(self.tree["nodes"])))
+        self.tree["buffers"] = [{"byteLength": len(self.chunk)}]
+
+    def content(self) -> bytes:
+        """The bytes of the GLB file."""
+        text = json.dumps(self.tree, separators=(",", ":"), allow_nan=False).encode()
+        text += b" " * (-len(text) % 4)
+        length = 12 + 8 + len(text) + 8 + len(self.chunk)
+        head = struct.pack("<5I", 0x46546C67, 2, length & _LARGEST, len(text), 0x4E4F534A)
+        return b"".join([head, text, struct.pack("<2I", len(self.chunk) & _LARGEST, 0x004E4942), self.chunk])
+
+    def _objects(self) -> Iterator[tuple[int, str, np.ndarray]]:
+        """Object id, category and face indices of each object, by object id."""
+        surface, count = self.surface, len(self.mesh.faces)
+        instance = np.zeros(count, np.int32) if surface.object_id is None else surface.object_id
+        category = np.zeros(count, np.int32) if surface.category is None else surface.category
+        order = np.lexsort((surface.material, category, instance))
+        keys = np.stack([instance, category], axis=1)[order]
+        for faces in np.split(order, np.flatnonzero((np.diff(keys, axis=0) != 0).any(1)) + 1):
+            name = surface.categories[category[faces[0]]] if surface.category is not None else ""
+            yield int(instance[faces[0]]), name, faces
+
+    def _add_node(self, instance: int, category: str, faces: np.ndarray) -> None:
+        """Add the node and the mesh of an object; `faces` are sorted by material."""
+        rows = self.surface.material[faces]
+        parts = np.split(faces, np.flatnonzero(np.diff(rows)) + 1)
+        name = f"{category or 'object'}_{instance}"
+        node = {"name": name, "mesh": len(self.tree["meshes"]), "extras": {"category": category, "instance": instance}}
+        if any(self.mesh.origin):
+            node["translation"] = list(self.mesh.origin)
+        self.tree["nodes"].append(node)
+        self.tree["meshes"].append({"name": name, "primitives": [self._primitive(part) for part in parts]})
+
+    def _primitive(self, faces: np.ndarray) -> dict[str, Any]:
+        """The primitive of triangles with one material."""
+        surface, row = self.surface, int(self.surface.material[faces[0]])
+        columns = {"POSITION": self.mesh.vertices[self.mesh.faces[faces]].reshape(-1, 3)}
+        if surface.uv is not None and surface.materials[row].texture >= 0:
+            columns["TEXCOORD_0"] = surface.uv[faces].reshape(-1, 2)
+        if surface.color is not None and (surface.color[faces] != 255).any():
+            columns["COLOR_0"] = surface.color[faces].reshape(-1, 4)
+        rows = np.concatenate([np.ascontiguousarray(column).view(np.uint8) for column in columns.values()], axis=1)
+        whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))[:, 0]
+        _, kept, index = np.unique(whole, return_index=True, return_inverse=True)
+        attributes = {name: self._accessor(column[kept], _VERTICES) for name, column in columns.items()}
+        position = columns["POSITION"][kept]
+        bounds = {"min": position.min(0).tolist(), "max": position.max(0).tolist()}
+        self.tree["accessors"][attributes["POSITION"]] |= bounds
+        indices = self._accessor(index.reshape(-1).astype(np.uint32), _INDICES)
+        return {"attributes": attributes, "indices": indices, "material": row}
+
+    def _accessor(self, values: np.ndarray, target: int) -> int:
+        """Row of a new accessor of f32, u32 or normalized u8 values."""
+        kind = {"f": _FLOAT, "u": _UNSIGNED if values.itemsize == 4 else _BYTE}[values.dtype.kind]
+        width = 1 if values.ndim == 1 else values.shape[1]
+        accessor = {
+            "bufferView": self._view(np.ascontiguousarray(values).tobytes(), target), "componentType": kind,
+            "count": len(values), "type": "SCALAR" if width == 1 else f"VEC{width}",
+        }  # fmt: skip
+        if kind == _BYTE:
+            accessor["normalized"] = True
+        self.tree["accessors"].append(accessor)
+        return len(self.tree["accessors"]) - 1
+
+    def _view(self, data: bytes, target: int | None = None) -> int:
+        """Row of a new buffer view, aligned to 4 bytes."""
+        view = {"buffer": 0, "byteOffset": len(self.chunk), "byteLength": len(data)}
+        if target is not None:
+            view["target"] = target
+        self.chunk += data + b"\0" * (-len(data) % 4)
+        self.tree["bufferViews"].append(view)
+        return len(self.tree["bufferViews"]) - 1
+
+    def _material(self, row: int) -> dict[str, Any]:
+        material = self.surface.materials[row]
+        base: dict[str, Any] = {"baseColorFactor": list(material.color), "metallicFactor": 0.0, "roughnessFactor": 1.0}
+        if material.texture >= 0:
+            base["baseColorTexture"] = {"index": material.texture}
+        return {
+            "name": f"material_{row}", "pbrMetallicRoughness": base, "doubleSided": True, "extensions": {_UNLIT: {}},
+        }  # fmt: skip
+
+    def _add_textures(self) -> None:
+        """Add images, samplers and textures; pixels that several textures share are stored once."""
+        if not self.surface.textures:
+            return
+        pictures: dict[int, int] = {}
+        samplers: dict[tuple, int] = {}
+        images, textures = [], []
+        for texture in self.surface.textures:
+            if id(texture.pixels) not in pictures:
+                pictures[id(texture.pixels)] = len(images)
+                images.append({"bufferView": self._view(_png(texture.pixels)), "mimeType": "image/png"})
+            sampler = samplers.setdefault(texture[1:], len(samplers))
+            textures.append({"source": pictures[id(texture.pixels)], "sampler": sampler})
+        settings = [_sampler(Texture(np.empty(0), *key)) for key in samplers]
+        self.tree |= {"images": images, "samplers": settings, "textures": textures}
+
+
+def _sampler(texture: Texture) -> dict[str, int]:
+    """The glTF sampler of a texture's settings."""
+    codes = [{name: code for code, name in table.items()} for table in (WRAP, WRAP, MAGNIFY, MINIFY)]
+    values = (*texture.wrap, texture.magnify, texture.minify)
+    names = ("wrapS", "wrapT", "magFilter", "minFilter")
+    return {name: code[value] for name, code, value in zip(names, codes, values, strict=True)}
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    """A PNG file of RGBA pixels; without alpha where all are opaque."""
+    opaque = bool((pixels[..., 3] == 255).all())
+    data = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels[..., :3] if opaque else pixels)).save(data, "PNG")
+    return data.getvalue()
