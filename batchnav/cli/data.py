@@ -18,6 +18,8 @@ from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.find_sources import find_sources
+from batchnav.data.gazebo.world import SUFFIXES as WORLDS
+from batchnav.data.gazebo.world import read_world
 from batchnav.data.habitat.datasets import load_dataset
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
 from batchnav.data.prepared.prepare import Outcome, prepare
@@ -26,7 +28,7 @@ from batchnav.data.scene_ref import prepared_in
 from batchnav.data.scenes import find_scenes, load_scene
 from batchnav.data.sources.asset import frame_of
 from batchnav.data.sources.islands import check_rule, keep_islands
-from batchnav.data.sources.scene_source import SCENES_DIR, STAGE_CONFIG
+from batchnav.data.sources.scene_source import SCENES_DIR, STAGE_CONFIG, SceneSource, mesh_source
 from batchnav.data.validate import validate
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.errors import ArgumentError, EpisodeError
@@ -101,11 +103,13 @@ def import_data(
     islands: str = "indoor",
     split: str = "train",
     sizes: Path | None = None,
+    models: tuple[Path, ...] = (),
 ) -> None:
-    """Make prepared scenes from your own scans, Habitat's files or ProcTHOR houses.
+    """Make prepared scenes from your own scans, ROS maps, Gazebo worlds, Habitat's files or ProcTHOR houses.
 
     Args:
-        source: mesh file, folder, Habitat config (stage, scene instance or dataset), or .json(l)(.gz) of houses.
+        source: mesh file, map.yaml, folder, .world or .sdf, Habitat config (stage, scene instance or dataset), or
+            .json(l)(.gz) of houses.
         out: folder for the prepared scenes and their navmeshes.
         up: axis of mesh files that points up; auto: y for your own files, Habitat's convention for datasets.
         scale: factor from the unit of mesh files to metres; 0.001 for millimetres.
@@ -115,11 +119,14 @@ def import_data(
             or the number of an island.
         split: split of a dataset.
         sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of SOURCE.
+        models: folders of models of a Gazebo world, besides those of GAZEBO_MODEL_PATH and GZ_SIM_RESOURCE_PATH.
     """
     if _is_procthor(source):
         sources, unknown = import_houses(source, sizes or source.with_name("asset_bbox.json"), out)
         if unknown.assets:
             show(str(unknown))
+    elif source.suffix.lower() in WORLDS:
+        sources = [_import_world(source, models, out)]
     else:
         sources = find_sources(source, split, frame_of(up))
     how: dict[str, Any] = {"scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}
@@ -229,6 +236,16 @@ def _left_out(scene: Scene, kept: Scene) -> str:
     """What `keep_islands` left out of a scene."""
     number = scene.navmesh.num_islands - kept.navmesh.num_islands
     return f"left out {number_of(number, 'island')} of {scene.navmesh.area - kept.navmesh.area:.1f} m²"
+
+
+def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSource:
+    """Write a Gazebo world as a GLB file in OUT; prints what is left out."""
+    mesh, left_out = read_world(source, models)
+    file = out / f"{source.stem}.glb"
+    save_glb(mesh, file)
+    if left_out.reasons:
+        show(str(left_out))
+    return mesh_source(file)
 
 
 def _is_procthor(path: Path) -> bool:

@@ -152,7 +152,8 @@ class _File:
             return
         pictures: dict[int, int] = {}
         samplers: dict[tuple, int] = {}
-        images, textures = [], []
+        images: list[dict[str, Any]] = []
+        textures: list[dict[str, int]] = []
         for texture in self.surface.textures:
             if id(texture.pixels) not in pictures:
                 pictures[id(texture.pixels)] = len(images)

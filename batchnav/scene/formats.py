@@ -9,9 +9,12 @@ _POINTS = (
 _CONVERT = "; convert it to GLB, for example with Blender"
 _KINDS = {
     **dict.fromkeys((".pcd", ".las", ".laz", ".e57", ".xyz", ".pts", ".ptx"), _POINTS),
-    **dict.fromkeys((".world", ".sdf"), f"a description of a world for Gazebo, not a mesh{_CONVERT}"),
     **dict.fromkeys(
-        (".dae", ".fbx", ".usd", ".usda", ".usdc", ".usdz", ".blend", ".3ds", ".wrl", ".x3d", ".ifc", ".dxf", ".step"),
+        (".world", ".sdf"),
+        "a world of Gazebo; import it with `batchnav data import FILE --models DIR --out DIR`, which writes a GLB file",
+    ),
+    **dict.fromkeys(
+        (".fbx", ".usd", ".usda", ".usdc", ".usdz", ".blend", ".3ds", ".wrl", ".x3d", ".ifc", ".dxf", ".step"),
         f"a format that is not read{_CONVERT}",
     ),
 }

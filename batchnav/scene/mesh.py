@@ -17,6 +17,7 @@ from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files.atomic import as_path, replacing
 from batchnav.runtime.files.reading import read_regular
+from batchnav.scene.dae import read_dae, up_axis
 from batchnav.scene.formats import point_cloud_error, unsupported_format
 from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf
@@ -31,7 +32,7 @@ from batchnav.types import Surface, TriangleMesh
 
 log = logging.getLogger(__name__)
 
-SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off", ".yaml")
+SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off", ".dae", ".yaml")
 """Suffixes of mesh files; a `.yaml` is a ROS map, which becomes extruded walls."""
 _FLAT = 1e-7
 """A triangle whose height is below this fraction of its longest edge is degenerate in float32."""
@@ -42,12 +43,12 @@ _AT_A_TIME = 2**18
 def load_mesh(
     path: str | Path, up: Up = "auto", appearance: AppearanceConfig | bool = True, flip: bool = False
 ) -> TriangleMesh:
-    """Read a .glb, .gltf, .obj, .ply, .stl or .off file, or the .yaml file of a ROS map, as one TriangleMesh.
+    """Read a .glb, .gltf, .obj, .ply, .stl, .off or .dae file, or the .yaml file of a ROS map, as one TriangleMesh.
 
     Args:
         path: file.
         up: up axis of the file, "x", "y", "z", "-x", "-y" or "-z": "z" maps (x, y, z) to (x, z, -y), "-y" to
-            (x, -y, -z); "auto" is "y", as glTF prescribes.
+            (x, -y, -z); "auto" is "y", as glTF prescribes, and for .dae files the axis that they name.
         appearance: read surfaces (materials, textures, colours) too, with these settings; ignored for .stl and .off.
             False: no image is decoded. Invalid parts are skipped with a warning: without its texture a material keeps
             its colour. As in habitat-sim, surfaces are opaque and glTF textures use TEXCOORD_0 only. UVs that are not
@@ -79,6 +80,8 @@ def load_mesh(
         raise MeshError(f"{path}: claims more data than memory holds") from error
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
+    if up == "auto" and suffix == ".dae":
+        up = up_axis(data)
     if up not in ("auto", "y"):
         source, sign = np.nonzero(rotation_of(up))[1], rotation_of(up).sum(1)
         vertices = vertices[:, source] * sign
@@ -160,6 +163,8 @@ def _read(
     if suffix == ".stl":
         return *_read_stl(data), None
     images = None if appearance is None else Images(path, appearance)
+    if suffix == ".dae":
+        return read_dae(data, images)
     if suffix == ".ply":
         found = read_ply(data, images)
     else:

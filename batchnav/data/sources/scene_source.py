@@ -90,7 +90,9 @@ class SceneSource:
         def load(asset: Asset) -> TriangleMesh:
             path, descriptor = asset.path, None if asset.semantic else asset.descriptor
             read = FULL_SIZE if appearance is not False and (descriptor or is_semantic(path)) else appearance
-            return annotate(load_mesh(path, appearance=read), path, descriptor)
+            # A frame other than the default replaces the axis that a file names itself.
+            up: Up = "auto" if asset.frame == Frame() else "y"
+            return annotate(load_mesh(path, up, read), path, descriptor)
 
         parts = [part.place(load(part.asset)) for part in self.parts]
         if appearance is not False:

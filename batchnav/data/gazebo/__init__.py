@@ -1,0 +1,1 @@
+"""Gazebo's worlds (SDF) as scenes."""

@@ -1,0 +1,283 @@
+"""Gazebo worlds as scenes: poses by closed forms, meshes against trimesh's reader."""
+
+import math
+
+import numpy as np
+import pytest
+import trimesh
+
+import batchnav
+from batchnav.cli import main
+from batchnav.data.gazebo.models import VARIABLES, ModelPath, model_file
+from batchnav.data.gazebo.world import read_world
+from batchnav.errors import MeshError
+
+
+@pytest.fixture(autouse=True)
+def no_path(monkeypatch):
+    """No folders of models in the environment."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def write_world(path, body, kind="world"):
+    """An SDF file with a world, or another element, of this content."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'<?xml version="1.0"?>\n<sdf version="1.7"><{kind} name="a">{body}</{kind}></sdf>')
+    return path
+
+
+def write_model(folder, body, pose=""):
+    """A folder of a model with model.config."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.config").write_text(
+        '<model><sdf version="1.5">old.sdf</sdf><sdf version="1.10">new.sdf</sdf></model>'
+    )
+    text = f'<sdf version="1.6"><model name="{folder.name}">{pose}<link name="link">{body}</link></model></sdf>'
+    (folder / "new.sdf").write_text(text)
+    (folder / "old.sdf").write_text("<sdf version='1.5'/>")
+
+
+def box(size="1 1 1", pose="", material=""):
+    """A visual with a box."""
+    return f"<visual name='v'>{pose}<geometry><box><size>{size}</size></box></geometry>{material}</visual>"
+
+
+def link(*visuals, pose="", name="link"):
+    return f"<link name='{name}'>{pose}{''.join(visuals)}</link>"
+
+
+def model(name, *parts, pose=""):
+    return f"<model name='{name}'>{pose}{''.join(parts)}</model>"
+
+
+def in_ros(mesh, number):
+    """Corners [F * 3, 3] of an object's triangles, in the axes of ROS."""
+    corners = mesh.vertices[mesh.faces[mesh.surface.object_id == number]].reshape(-1, 3).astype(np.float64)
+    return np.stack([-corners[:, 2], -corners[:, 0], corners[:, 1]], axis=1)
+
+
+def bounds(mesh, number=1):
+    points = in_ros(mesh, number)
+    return np.stack([points.min(0), points.max(0)])
+
+
+def around(centre, size):
+    return np.array([np.subtract(centre, np.divide(size, 2)), np.add(centre, np.divide(size, 2))])
+
+
+def test_poses_add_up(tmp_path):
+    """A model turned to the left, a link in front of it, a visual to its left: (x, y) = R (1, 2) + (10, 20)."""
+    visual = box("0.2 0.4 0.6", "<pose>0 2 0.5 0 0 0</pose>")
+    body = model(
+        "chair_01", link(visual, pose="<pose>1 0 0 0 0 0</pose>"), pose=f"<pose>10 20 1 0 0 {math.pi / 2}</pose>"
+    )
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", body))
+    assert bounds(mesh) == pytest.approx(around((8, 21, 1.5), (0.4, 0.2, 0.6)), abs=1e-5)
+    assert mesh.surface.categories == ("", "chair") and not left_out.reasons and str(left_out) == ""
+    a, b, c = (mesh.vertices[mesh.faces[:, k]].astype(np.float64) for k in range(3))
+    assert np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6 == pytest.approx(0.2 * 0.4 * 0.6, rel=1e-4), (
+        "faces look out"
+    )
+
+
+def test_roll_pitch_yaw_degrees_and_quaternions(tmp_path):
+    """Fixed axes: roll, then pitch, then yaw. A long box along x, pitched up by -90 degrees, stands on end."""
+    poses = [
+        f"<pose>0 0 0 0 {-math.pi / 2} 0.3</pose>", '<pose degrees="true">0 0 0 0 -90 20</pose>',
+        f'<pose rotation_format="quat_xyzw">0 0 0 0 {-math.sin(math.pi / 4)} 0 {math.cos(math.pi / 4)}</pose>',
+        f"<pose>0 0 0 {math.pi / 2} 0 {math.pi / 2}</pose>",
+    ]  # fmt: skip
+    sizes = [(None, None, 4), (None, None, 4), (1, 2, 4), (1, 4, 2)]
+    for pose, size in zip(poses, sizes, strict=True):
+        body = model("post", link(box("4 2 1")), pose=pose)
+        found = np.ptp(bounds(read_world(write_world(tmp_path / "a.world", body))[0]), axis=0)
+        for value, expected in zip(found, size, strict=True):
+            assert expected is None or value == pytest.approx(expected, abs=1e-5), pose
+
+
+def test_frames(tmp_path):
+    """Poses relative to other models, links and frames; frames attached to others."""
+    body = (
+        model("table", link(box()), pose="<pose>5 0 0 0 0 0</pose>")
+        + "<frame name='corner' attached_to='table'><pose>0 3 0 0 0 0</pose></frame>"
+        + model("lamp", link(box(), pose="<pose relative_to='mast'>0 0 1 0 0 0</pose>"), link(name="mast",
+                pose="<pose>0 0 2 0 0 0</pose>"), pose="<pose relative_to='corner'>1 0 0 0 0 0</pose>")
+    )  # fmt: skip
+    mesh, _ = read_world(write_world(tmp_path / "a.world", body))
+    assert bounds(mesh, 1).mean(0) == pytest.approx([5, 0, 0], abs=1e-6)
+    assert bounds(mesh, 2).mean(0) == pytest.approx([6, 3, 3], abs=1e-6)
+    for wrong, reason in (("nowhere", "frame 'nowhere' is unknown"), ("lamp", "frame 'lamp' is its own base")):
+        text = body.replace("relative_to='corner'", f"relative_to='{wrong}'")
+        mesh, left_out = read_world(write_world(tmp_path / "a.world", text))
+        assert str(left_out) == f"left out 1 of 2 parts (50%): model 'lamp': {reason} (1)"
+
+
+def test_shapes(tmp_path):
+    """Sizes, areas and the colours of their visuals."""
+    shapes = {
+        "<cylinder><radius>1</radius><length>3</length></cylinder>": ((2, 2, 3), 2 * math.pi + 6 * math.pi),
+        "<sphere><radius>2</radius></sphere>": ((4, 4, 4), 16 * math.pi),
+        "<capsule><radius>1</radius><length>2</length></capsule>": ((2, 2, 4), 8 * math.pi),
+        "<ellipsoid><radii>1 2 3</radii></ellipsoid>": ((2, 4, 6), 48.88),
+        "<plane><size>4 6</size></plane>": ((4, 6, 0), 24),
+        "<plane><normal>1 0 0</normal><size>4 6</size></plane>": ((0, 6, 4), 24),
+        "<box><size>1 2 3</size></box>": ((1, 2, 3), 22),
+    }
+    for shape, (size, area) in shapes.items():
+        visual = f"<visual name='v'><geometry>{shape}</geometry><material><diffuse>0.1 0.2 0.3 1</diffuse></material></visual>"
+        mesh, _ = read_world(
+            write_world(tmp_path / "a.world", model("shape", link(visual), pose="<pose>1 2 3 0 0 0</pose>"))
+        )
+        assert bounds(mesh) == pytest.approx(around((1, 2, 3), size), abs=0.03), shape
+        solid = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
+        assert solid.area == pytest.approx(area, rel=0.02), shape
+        assert "plane" in shape or trimesh.Trimesh(mesh.vertices, mesh.faces).volume > 0, shape
+        assert mesh.surface.materials[mesh.surface.material[0]].color == pytest.approx((0.1, 0.2, 0.3, 1.0))
+    mesh, _ = read_world(write_world(tmp_path / "a.world", model("p", link(
+        "<visual name='v'><geometry><plane><size>1 1</size></plane></geometry></visual>"))))  # fmt: skip
+    a, b, c = (mesh.vertices[mesh.faces[:, k]] for k in range(3))
+    assert (np.cross(b - a, c - a)[:, 1] > 0).all(), "a plane faces up"
+
+
+def test_included_models(tmp_path):
+    """Found on the path; the latest version; the pose of an include replaces that of the file; nested includes."""
+    write_model(tmp_path / "lib" / "office_chair_02", box(), pose="<pose>0 0 7 0 0 0</pose>")
+    uri = "<uri>model://office_chair_02</uri>"
+    body = (
+        f"<include>{uri}<name>mine_003</name><pose>1 0 0 0 0 0</pose></include><include>{uri}</include>"
+        + model("outer_1", f"<include>{uri}<pose>0 0 1 0 0 0</pose></include>", pose="<pose>0 5 0 0 0 0</pose>")
+        + "<include><uri>model://sun</uri></include>"
+    )
+    world = write_world(tmp_path / "worlds" / "a.world", body)
+    mesh, left_out = read_world(world, [tmp_path / "lib"])
+    centres = [bounds(mesh, number).mean(0).round(5).tolist() for number in (1, 2, 3)]
+    assert centres == [[1, 0, 0], [0, 0, 7], [0, 5, 1]]
+    assert mesh.surface.categories == ("", "office_chair") and not left_out.reasons
+    with pytest.raises(MeshError, match=r"found no visual.*left out 3 of 3 parts \(100%\): model://office_chair_02 is"):
+        read_world(world)
+    with pytest.raises(MeshError, match=r"--models: found no folder .*none, expected one"):
+        read_world(world, [tmp_path / "none"])
+
+
+def test_where_models_are_searched(tmp_path, monkeypatch):
+    write_model(tmp_path / "worlds" / "a", box())
+    write_model(tmp_path / "models" / "b", box())
+    write_model(tmp_path / "env" / "c", box())
+    write_model(tmp_path / "given" / "c", box())
+    monkeypatch.setenv("GAZEBO_MODEL_PATH", f"/nowhere:{tmp_path / 'env'}")
+    path = ModelPath([tmp_path / "given"], tmp_path / "worlds" / "w.world")
+    folder = tmp_path / "worlds"
+    found = {name: path.find(f"model://{name}", folder) for name in "abcd"}
+    assert found == {
+        "a": tmp_path / "worlds/a", "b": tmp_path / "models/b", "c": tmp_path / "given/c", "d": None,
+    }  # fmt: skip
+    assert path.find("b/new.sdf", tmp_path / "models") == tmp_path / "models/b/new.sdf"
+    assert path.find(f"file://{tmp_path}/models/b", folder) == tmp_path / "models/b"
+    assert path.find("https://fuel.gazebosim.org/1.0/a", folder) is None
+    assert path.find("model://../../../etc/passwd", folder) is None and path.find("file:///etc/passwd", folder) is None
+    assert model_file(tmp_path / "models/b") == tmp_path / "models/b/new.sdf"
+    (tmp_path / "models/b/model.config").unlink()
+    assert model_file(tmp_path / "models/b") is None
+    (tmp_path / "models/b/new.sdf").rename(tmp_path / "models/b/model.sdf")
+    assert model_file(tmp_path / "models/b") == tmp_path / "models/b/model.sdf"
+
+
+def test_a_saved_state_replaces_poses(tmp_path):
+    state = "<state world_name='a'><model name='m'><pose>4 5 6 0 0 0</pose><scale>2 1 1</scale></model></state>"
+    body = model("m", link(box()), pose="<pose>1 1 1 0 0 0</pose>") + state
+    mesh, _ = read_world(write_world(tmp_path / "a.world", body))
+    assert bounds(mesh) == pytest.approx(around((4, 5, 6), (2, 1, 1)), abs=1e-5)
+
+
+def test_meshes_keep_their_axes(tmp_path):
+    """STL, OBJ, and COLLADA that names another axis: x y z of the file are those of the link. glTF is +Y up."""
+    solid = trimesh.creation.box((1, 2, 3))
+    meshes = tmp_path / "lib" / "part" / "meshes"
+    meshes.mkdir(parents=True)
+    for name in ("a.stl", "a.obj", "a.glb"):
+        solid.export(meshes / name)
+    text = trimesh.exchange.dae.export_collada([solid]).decode()
+    (meshes / "a.dae").write_text(text.replace("<up_axis>Y_UP</up_axis>", "<up_axis>Z_UP</up_axis>"))
+    assert "Z_UP" in (meshes / "a.dae").read_text() or "up_axis" not in text
+    for name in ("a.stl", "a.obj", "a.dae", "a.glb"):
+        scale = "<scale>2 1 0.5</scale>" if name != "a.glb" else ""
+        uri = f"<geometry><mesh><uri>model://part/meshes/{name}</uri>{scale}</mesh></geometry>"
+        write_model(tmp_path / "lib" / "part", f"<visual name='v'><pose>0 0 9 0 0 0</pose>{uri}</visual>")
+        world = write_world(tmp_path / "a.world", "<include><uri>model://part</uri></include>")
+        mesh, left_out = read_world(world, [tmp_path / "lib"])
+        size = (1, 3, 2) if name == "a.glb" else (2, 2, 1.5)
+        assert bounds(mesh) == pytest.approx(around((0, 0, 9), size), abs=1e-5), (name, left_out)
+        assert trimesh.Trimesh(mesh.vertices, mesh.faces).volume > 0
+    mirrored = "<geometry><mesh><uri>model://part/meshes/a.stl</uri><scale>-1 1 1</scale></mesh></geometry>"
+    write_model(tmp_path / "lib" / "part", f"<visual name='v'>{mirrored}</visual>")
+    mesh, _ = read_world(world, [tmp_path / "lib"])
+    assert trimesh.Trimesh(mesh.vertices, mesh.faces).volume > 0
+
+
+def test_what_is_left_out_is_listed_with_its_share(tmp_path):
+    body = (
+        model("ok", link(box(), box(), box(), box()))
+        + model("a", link("<visual name='v'><geometry><mesh><uri>model://none/a.dae</uri></mesh></geometry></visual>"))
+        + model("b", link("<visual name='v'><geometry><heightmap/></geometry></visual>", box("1 -1 1")))
+        + "<include><uri>model://bed</uri></include><include><uri>model://bed</uri></include>"
+        + model("c", link(box(), pose="<pose>1 2</pose>"))
+    )
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", body))
+    assert len(mesh.faces) == 48 and left_out.num_all == 10 and left_out.reasons["model://bed is not found"] == 2
+    text = str(left_out)
+    assert text.startswith("left out 6 of 10 parts (60%): model://bed is not found (2), ")
+    for reason in (
+        "model://none/a.dae is not found (1)", "geometry 'heightmap' is not read (1)",
+        "<size>: found '1 -1 1', expected numbers above 0 (1)", "model 'c': found '1 2', expected 6 numbers (1)",
+    ):  # fmt: skip
+        assert reason in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no XML", "is not an SDF file"), ("<robot/>", "found <robot>, expected <sdf>"),
+        ("<sdf version='1.6'><world name='a'/></sdf>", "found no visual that can be read, expected some; it has none"),
+    ],
+)  # fmt: skip
+def test_what_is_no_world_is_refused(tmp_path, text, message):
+    (tmp_path / "a.world").write_text(text)
+    with pytest.raises(MeshError, match=f"a.world: {message}"):
+        read_world(tmp_path / "a.world")
+
+
+def test_models_that_include_themselves_end(tmp_path):
+    write_model(tmp_path / "lib" / "loop", box())
+    path = tmp_path / "lib" / "loop" / "new.sdf"
+    path.write_text(path.read_text().replace("</model>", "<include><uri>model://loop</uri></include></model>"))
+    world = write_world(tmp_path / "a.world", "<include><uri>model://loop</uri></include>")
+    _, left_out = read_world(world, [tmp_path / "lib"])
+    assert "nested deeper than 16" in str(left_out)
+
+
+def test_from_a_world_to_a_scene(tmp_path, capsys):
+    """`data import`: a GLB file and a prepared scene with the objects of the world."""
+    walls = [("6 0.1 2.5", 0, 2), ("6 0.1 2.5", 0, -2), ("0.1 4 2.5", 3, 0), ("0.1 4 2.5", -3, 0)]
+    room = [box(size, f"<pose>{x} {y} 1.25 0 0 0</pose>") for size, x, y in walls]
+    write_model(tmp_path / "models" / "table_01", box("1 1 0.8", "<pose>0 0 0.4 0 0 0</pose>"))
+    body = (
+        model("floor", link(box("6 4 0.1", "<pose>0 0 -0.05 0 0 0</pose>"))) + model("walls_1", link(*room))
+        + "<include><uri>model://table_01</uri><pose>2 1 0 0 0 0</pose></include><include><uri>model://bed</uri></include>"
+    )  # fmt: skip
+    world = write_world(tmp_path / "home.world", body)
+    main(["data", "import", str(world), "--models", str(tmp_path / "models"), "--out", str(tmp_path / "out")])
+    text = capsys.readouterr().out.replace("\n", " ")
+    assert "left out 1 of 7 parts (14%): model://bed is not found (1)" in text
+    scene = batchnav.load_scene(tmp_path / "out" / "home.scene")
+    assert set(scene.categories) == {"", "floor", "walls", "table"}
+    surface = scene.mesh.surface
+    table = surface.object_id[surface.category == scene.categories.index("table")]
+    assert set(table.tolist()) == {3}
+    at = [[-1, 0, -2], [1, 0, 2]]  # beside the table: (x, y) of ROS is (-z, -x)
+    assert scene.navmesh.is_navigable(np.array([[1, 0, -2], [1, 0, 2], [-1, 0, 2]], np.float32)).all()
+    assert not scene.navmesh.is_navigable(np.array(at[:1], np.float32)).any()
+    named = trimesh.load_scene(tmp_path / "out" / "home.glb")
+    assert {"floor_1", "walls_2", "table_3"} <= set(named.graph.nodes)
+    with pytest.raises(MeshError, match="a world of Gazebo; import it"):
+        batchnav.load_scene(world)
