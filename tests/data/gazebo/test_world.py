@@ -125,10 +125,10 @@ def test_shapes(tmp_path):
         "<box><size>1 2 3</size></box>": ((1, 2, 3), 22),
     }
     for shape, (size, area) in shapes.items():
-        visual = f"<visual name='v'><geometry>{shape}</geometry><material><diffuse>0.1 0.2 0.3 1</diffuse></material></visual>"
-        mesh, _ = read_world(
-            write_world(tmp_path / "a.world", model("shape", link(visual), pose="<pose>1 2 3 0 0 0</pose>"))
-        )
+        paint = "<material><diffuse>0.1 0.2 0.3 1</diffuse></material>"
+        thing = link(f"<visual name='v'><geometry>{shape}</geometry>{paint}</visual>")
+        body = model("shape", thing, pose="<pose>1 2 3 0 0 0</pose>")
+        mesh, _ = read_world(write_world(tmp_path / "a.world", body))
         assert bounds(mesh) == pytest.approx(around((1, 2, 3), size), abs=0.03), shape
         solid = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
         assert solid.area == pytest.approx(area, rel=0.02), shape

@@ -70,7 +70,7 @@ def test_data_sets_with_hidden_files(tmp_path):
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("office.fbx", "a format that is not read; convert it to GLB"), ("office.world", "a world of Gazebo; import it"),
+        ("office.fbx", "a format that is not read; convert it to GLB"), ("office.world", "a world of Gazebo"),
         ("scan.pcd", "a point cloud, expected a mesh of triangles; mesh it first"), ("scan.LAS", "a point cloud"),
         ("scan.abc", "another kind"),
     ],
