@@ -196,6 +196,11 @@ class Task(Protocol):
         ...
 
     @staticmethod
+    def goal_categories(config: Any) -> tuple[str, ...] | None:
+        """Categories of the objects that the scene bank must hold (`SceneBank.pack`); None: the task needs none."""
+        ...
+
+    @staticmethod
     def arrays(n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
         """Allocate all tensors of `n` agents: tensors and NamedTuples of tensors."""
         ...

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from batchnav.config import shortened
+from batchnav.data.objectnav.view_points import with_goals
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import MaterialLibrary
+from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
 
@@ -38,15 +41,24 @@ def bank_of(
     device: str | torch.device,
     appearance: frozenset[str],
     material_library: MaterialLibrary | None,
+    goal_categories: tuple[str, ...] | None = None,
 ) -> SceneBank:
     """Scene bank of an environment, packed if necessary, with the appearance fields that its sources read.
 
-    ArgumentError for a bank on another device, without these fields, or together with `material_library`.
+    `goal_categories`: categories of the goals that its task needs, as in `SceneBank.pack`.
+
+    ArgumentError for a bank on another device, without these fields or goals, or together with `material_library`.
     """
     if isinstance(scenes, SceneStream):
-        return scenes.open(num_envs, resolve_device(device), appearance, material_library)
+        return scenes.open(num_envs, resolve_device(device), appearance, material_library, goal_categories)
     if not isinstance(scenes, SceneBank):
-        return SceneBank.pack(scenes, resolve_device(device), appearance, material_library)
+        return SceneBank.pack(scenes, resolve_device(device), appearance, material_library, goal_categories)
+    if goal_categories is not None and (scenes.goals is None or goal_categories not in ((), scenes.goal_categories)):
+        found = ", ".join(scenes.goal_categories) or "none"
+        raise ArgumentError(
+            f"scenes: found a bank with goals of {found}, expected {', '.join(goal_categories) or 'some'}; pack it "
+            "with goal_categories"
+        )
     if material_library is not None:
         raise ArgumentError(
             "material_library: found one with a SceneBank; pass it to SceneBank.pack(..., material_library=...)"
@@ -59,3 +71,13 @@ def bank_of(
             f"scenes: found a bank without appearance{what}, expected SceneBank.pack(..., appearance=True)"
         )
     return scenes.with_own_materials()  # so that no other environment sees them change
+
+
+def with_missing_goals(scenes, task: Any, device: str | torch.device) -> Any:
+    """The scenes; those without goals get them by the rules of an `ObjectNavConfig`. Banks and streams stay as is."""
+    if isinstance(scenes, (SceneBank, SceneStream)):
+        return scenes
+    listed = [scenes] if isinstance(scenes, Scene) else list(scenes)
+    missing = [scene for scene in listed if isinstance(scene, Scene) and scene.goals is None]
+    made = iter(with_goals(missing, task.rules, task.labels, device) if missing else ())
+    return [next(made) if isinstance(scene, Scene) and scene.goals is None else scene for scene in listed]

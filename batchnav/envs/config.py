@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from batchnav.config import KINDS, from_dict
+from batchnav.envs.objectnav_presets import OBJECTNAV
 from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.observations import MAP_SPECS, WAYPOINT
@@ -18,6 +19,7 @@ from batchnav.sensors.rgb import RGBConfig
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 from batchnav.tasks.config import TaskConfig
+from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
 
 
@@ -140,10 +142,14 @@ PRESETS: dict[str, NavConfig] = {
     "challenge_2020_noiseless": with_options(NavConfig(), _CHALLENGE),
     "challenge_2020": with_options(NavConfig(sensors=("rgb", "depth")), _CHALLENGE_NOISY),
     "challenge_2021": with_options(NavConfig(sensors=("rgb", "depth")), _CHALLENGE_NOISY | {"camera_pitch_deg": -20.0}),
+    **{
+        name: with_options(NavConfig(sensors=sensors, task=ObjectNavConfig()), options)
+        for name, (sensors, options) in OBJECTNAV.items()
+    },
 }
 """Published variants by name. "challenge_2020_noiseless" has GPS and compass; the challenge with noise and with GPS and
 compass is `NavEnv(config="challenge_2020", gps_compass=True)`. Depth noise uses a synthetic distortion table
-(`sensors/redwood.py`)."""
+(`sensors/redwood.py`). ObjectNav's: `envs/objectnav_presets.py`."""
 
 
 def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task: str = "pointnav") -> NavConfig:

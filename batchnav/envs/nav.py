@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from batchnav.config import shortened, validate
-from batchnav.envs.arguments import bank_of, check_kinds
+from batchnav.envs.arguments import bank_of, check_kinds, with_missing_goals
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.options import EnvOptions
@@ -97,7 +97,11 @@ class NavEnv(gym.vector.VectorEnv):
         self.stream = scenes if isinstance(scenes, SceneStream) else None
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes with a SceneStream, expected None")
-        self.bank = bank_of(scenes, num_envs, device, appearance_needed(self.sources.values()), own.material_library)
+        categories = TASKS[task].goal_categories(self.config.task)
+        if categories is not None:
+            scenes = with_missing_goals(scenes, self.config.task, device)
+        fields = appearance_needed(self.sources.values())
+        self.bank = bank_of(scenes, num_envs, device, fields, own.material_library, categories)
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)

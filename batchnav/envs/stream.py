@@ -70,14 +70,22 @@ class SceneStream:
         device: torch.device,
         appearance: Collection[str],
         material_library: MaterialLibrary | None = None,
+        goal_categories: tuple[str, ...] | None = None,
     ) -> ResidentSceneBank:
-        """The bank, with a scene for each group. ConfigError for too many or too few resident scenes."""
+        """The bank, with a scene for each group.
+
+        ConfigError for too many or too few resident scenes, and for goals without names of their categories.
+        """
+        if goal_categories == ():
+            raise ConfigError("categories: found none with a SceneStream, expected the names of all categories")
         if not 2 <= self.resident_scenes < len(self.names) or len(self._slot_of) > num_envs:
             raise ConfigError(
                 f"resident_scenes: found {self.resident_scenes} for {len(self.names)} scenes and {num_envs} agents, "
                 f"expected 2 or more, fewer than the scenes, and at most one active scene per environment"
             )
-        self.bank = ResidentSceneBank(self._capacity, self.resident_scenes, device, appearance, material_library)
+        self.bank = ResidentSceneBank(
+            self._capacity, self.resident_scenes, device, appearance, material_library, goal_categories
+        )
         for slot in range(self.resident_scenes):
             self._request(slot)
         for _ in self._slot_of:

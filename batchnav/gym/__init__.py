@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-TASKS = {"PointNav": "pointnav", "Flee": "flee", "Explore": "explore"}
+TASKS = {"PointNav": "pointnav", "Flee": "flee", "Explore": "explore", "ObjectNav": "objectnav"}
 """Names in `batchnav.tasks.TASKS`, by name of the environment."""
 GYMNASIUM = "gymnasium"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Generic, NamedTuple
 
 import numpy as np
@@ -42,6 +42,9 @@ class Appearance(NamedTuple, Generic[Column]):
     """i32 [F]: instance number in the dataset; 0: unknown; below 0: the complement (~) of a row of `id_patches`."""
     category: Column
     """i32 [F]: rows of the bank's `categories`; 0: unknown; below 0: the complement (~) of a row of `id_patches`."""
+    goal: Column
+    """i32 [F]: 1 + number of the goal category (`SceneBank.goal_categories`) whose objects the triangle belongs to; 0:
+    none; below 0: the complement (~) of a row of `id_patches`."""
     paint: Column
     """i32 [F]: row of `patches`, or for a uniform colour the bitwise complement (~) of a row of `materials`."""
     patches: Column
@@ -58,35 +61,35 @@ class Appearance(NamedTuple, Generic[Column]):
     """f32 [P, 16]: as a texture patch, with the place on a tile of ids, texels: A, U | gradient of U, V | gradient of
     V, first row of the tile in `id_texels` | width, height (int bits), 0, 0."""
     id_texels: Column
-    """i32 [Q, 2]: object id and category of each texel of the tiles."""
+    """i32 [Q, 3]: object id, category and goal of each texel of the tiles."""
 
 
 PALETTE_FIELDS = ("materials", "levels", "texels")
 """Fields that a `Palette` collects."""
 COLOR_FIELDS = ("paint", "patches", *PALETTE_FIELDS)
 """Fields that sensors of colour read."""
-ID_FIELDS = ("object_id", "category")
+ID_FIELDS = ("object_id", "category", "goal")
 """Fields that sensors of ids read."""
 TILE_FIELDS = ("id_patches", "id_texels")
 """Fields that a bank with one of `ID_FIELDS` holds too."""
 FROM_FILES = frozenset(Appearance._fields) - {"normal"}
 """Fields that need data beyond the geometry."""
 COLUMNS = Appearance(
-    (4, torch.float32), (None, torch.int32), (None, torch.int32), (None, torch.int32), (PATCH_WIDTH, torch.float32),
-    (MATERIAL_WIDTH, torch.float32), (LEVEL_WIDTH, torch.int32), (None, torch.int32), (FINISH_WIDTH, torch.int32),
-    (PATCH_WIDTH, torch.float32), (2, torch.int32),
+    (4, torch.float32), (None, torch.int32), (None, torch.int32), (None, torch.int32), (None, torch.int32),
+    (PATCH_WIDTH, torch.float32), (MATERIAL_WIDTH, torch.float32), (LEVEL_WIDTH, torch.int32), (None, torch.int32),
+    (FINISH_WIDTH, torch.int32), (PATCH_WIDTH, torch.float32), (len(ID_FIELDS), torch.int32),
 )  # fmt: skip
 """Number of columns (None: one-dimensional) and dtype of each array."""
 NO_ROWS: Appearance[int] = Appearance(*[0] * len(COLUMNS))
 
 
 def appearance_fields(wanted: bool | Collection[str]) -> frozenset[str]:
-    """Names of the fields of `Appearance` that a bank holds; True: all fields that sensors read.
+    """Names of the fields of `Appearance` that a bank holds; True: all but those of randomised materials and of goals.
 
     ArgumentError for an unknown name.
     """
     if isinstance(wanted, bool):
-        return frozenset(Appearance._fields if wanted else ()) - {"finish"}
+        return frozenset(Appearance._fields if wanted else ()) - {"finish", "goal"}
     if isinstance(wanted, str) or not set(wanted) <= set(Appearance._fields):
         raise ArgumentError(f"appearance: found {wanted!r}, expected True, False, or some of {Appearance._fields}")
     return frozenset(wanted)
@@ -111,7 +114,11 @@ def with_finish(fields: frozenset[str]) -> frozenset[str]:
 
 
 def pack_appearance(
-    meshes: Sequence[TriangleMesh], fields: Collection[str], categories: dict[str, int], palette: Palette | None = None
+    meshes: Sequence[TriangleMesh],
+    fields: Collection[str],
+    categories: dict[str, int],
+    palette: Palette | None = None,
+    goals: Sequence[Mapping[int, int]] = (),
 ) -> Appearance[np.ndarray]:
     """Concatenated appearance of several meshes as NumPy arrays; only `fields` have rows.
 
@@ -120,10 +127,11 @@ def pack_appearance(
         fields: fields that have rows.
         categories: as in `appearance_of`.
         palette: materials that precede those of the meshes; None: no such materials.
+        goals: `goals` of each mesh, as in `appearance_of`; empty: none.
     """
     palette, parts, first = palette or Palette(), [], NO_ROWS
-    for mesh in meshes:
-        parts.append(appearance_of(mesh, fields, categories, palette, first))
+    for mesh, of_mesh in zip(meshes, goals or [{}] * len(meshes), strict=True):
+        parts.append(appearance_of(mesh, fields, categories, palette, first, of_mesh))
         first = Appearance(*(n + len(array) for n, array in zip(first, parts[-1], strict=True)))
     packed = Appearance(*map(np.concatenate, zip(*parts, strict=True)))
     return with_palette(packed, palette, fields)
@@ -141,6 +149,7 @@ def appearance_of(
     categories: dict[str, int],
     palette: Palette,
     first: Appearance[int],
+    goals: Mapping[int, int],
 ) -> Appearance[np.ndarray]:
     """Appearance of one mesh in the order of its faces, without the palette's arrays (see `with_palette`).
 
@@ -150,6 +159,7 @@ def appearance_of(
         categories: category numbers of the bank by name; new names are added.
         palette: collects materials and textures.
         first: first row of the mesh's patches, id patches and id texels in the bank; other fields are not read.
+        goals: `Appearance.goal` by object id; other objects have 0.
     """
     count, surface = len(mesh.faces), mesh.surface
     look = empty_appearance()
@@ -163,8 +173,11 @@ def appearance_of(
         if surface is not None and surface.category is not None:
             known = _common_rows(surface, categories)[surface.category]
         look = look._replace(category=np.zeros(count, np.int32) if known is None else known)
+    if "goal" in fields:
+        known = None if surface is None else surface.object_id
+        look = look._replace(goal=np.zeros(count, np.int32) if known is None else _goals_of(known, goals))
     if not set(ID_FIELDS).isdisjoint(fields) and surface is not None and surface.tile is not None:
-        look = _with_tiles(look, mesh, _common_rows(surface, categories), first)
+        look = _with_tiles(look, mesh, _common_rows(surface, categories), first, goals)
     if "paint" in fields:
         paint, patches = _painted(mesh, palette, first.patches, "finish" in fields)
         look = look._replace(paint=paint, patches=patches)
@@ -176,8 +189,18 @@ def _common_rows(surface: Surface, categories: dict[str, int]) -> np.ndarray:
     return np.array([0, *(categories.setdefault(n, len(categories)) for n in surface.categories[1:])], np.int32)
 
 
+def _goals_of(object_id: np.ndarray, goals: Mapping[int, int]) -> np.ndarray:
+    """`Appearance.goal` i32 of object ids."""
+    ids = np.array(sorted(goals), np.int64)
+    if not len(ids):
+        return np.zeros(len(object_id), np.int32)
+    place = np.searchsorted(ids, object_id).clip(max=len(ids) - 1)
+    numbers = np.array([goals[number] for number in ids.tolist()], np.int32)
+    return np.where(ids[place] == object_id, numbers[place], np.int32(0))
+
+
 def _with_tiles(
-    look: Appearance[np.ndarray], mesh: TriangleMesh, rows: np.ndarray, first: Appearance[int]
+    look: Appearance[np.ndarray], mesh: TriangleMesh, rows: np.ndarray, first: Appearance[int], goals: Mapping[int, int]
 ) -> Appearance[np.ndarray]:
     """The appearance with tiles of ids. `rows`: the bank's number of each of the mesh's categories."""
     surface = mesh.surface
@@ -186,7 +209,8 @@ def _with_tiles(
     patches = _linear(mesh, tiled, np.asarray(surface.tile_uv)[tiled].astype(np.float64), np.zeros((tiled.sum(), 3)))
     tiles, bits = surface.tiles[np.asarray(surface.tile)[tiled]], patches.view(np.int32)
     bits[:, FIRST], bits[:, WIDTH : HEIGHT + 1] = tiles[:, 0] + np.int32(first.id_texels), tiles[:, 1:]
-    ids = np.stack([surface.tile_ids[:, 0], rows[surface.tile_ids[:, 1]]], axis=1)
+    objects = surface.tile_ids[:, 0]
+    ids = np.stack([objects, rows[surface.tile_ids[:, 1]], _goals_of(objects, goals)], axis=1)
     numbers = ~(np.arange(len(patches), dtype=np.int32) + np.int32(first.id_patches))
     columns = {field: getattr(look, field).copy() for field in ID_FIELDS}
     for column in columns.values():
@@ -205,7 +229,7 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
     """Largest number of rows of each array that a mesh needs."""
     count, surface = len(mesh.faces), mesh.surface
     if surface is None:
-        return Appearance(count, count, count, count, 0, 1, 0, 0, 1, 0, 0)
+        return Appearance(count, count, count, count, count, 0, 1, 0, 0, 1, 0, 0)
     num_tiled = 0 if surface.tile is None else int((surface.tile >= 0).sum())
     num_ids = 0 if surface.tile_ids is None else len(surface.tile_ids)
     textured, tinted = _kinds(surface)
@@ -217,7 +241,7 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
         stored[id(texture.pixels), mipmapped] = width, height, num_levels(width, height) if mipmapped else 1
     levels, texels = sum(size[2] for size in stored.values()), sum(num_texels(*size) for size in stored.values())
     return Appearance(
-        count, count, count, count, int(textured.sum() + tinted.sum()), max(len(used), 1), levels, texels,
+        count, count, count, count, count, int(textured.sum() + tinted.sum()), max(len(used), 1), levels, texels,
         max(len(rows), 1), num_tiled, num_ids,
     )  # fmt: skip
 

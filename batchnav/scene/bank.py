@@ -25,6 +25,7 @@ from batchnav.scene.appearance import (
     with_finish,
 )
 from batchnav.scene.bvh import BVH, moved_nodes
+from batchnav.scene.goal_data import GoalData, categories_of, goal_numbers, goals_of, pack_goals
 from batchnav.scene.material_sampling import MaterialLibrary, MaterialSampler
 from batchnav.scene.scene import Scene, warn_of_no_ids
 from batchnav.scene.textures import Palette
@@ -65,6 +66,8 @@ class SceneBank:
         categories: dict[str, int] | None = None,
         material_sampler: MaterialSampler | None = None,
         semantic: SceneBank | None = None,
+        goals: GoalData[torch.Tensor] | None = None,
+        goal_categories: tuple[str, ...] = (),
     ):
         self.scenes = scenes
         self.names: Sequence[str] = tuple(scene.name for scene in scenes)
@@ -84,9 +87,12 @@ class SceneBank:
         self.semantic = semantic
         """Bank with the meshes that sensors of ids see, if the bank has fields of ids and a scene has such a mesh
         (`Scene.semantic`); None: ids belong to this bank's triangles."""
+        self.goals, self.goal_categories = goals, goal_categories
+        """Goals of the scenes for ObjectNav, and the names of their categories by number; None: without goals."""
         self._categories = categories or {"": 0}
         self.bvh_view = view(bvh)
         self.navmesh_view = view(navmesh)
+        self.goals_view = view(goals)
 
     @property
     def max_climb(self) -> float:
@@ -107,6 +113,7 @@ class SceneBank:
         device: str | torch.device = "cpu",
         appearance: bool | Collection[str] = False,
         material_library: MaterialLibrary | None = None,
+        goal_categories: Sequence[str] | None = None,
     ) -> SceneBank:
         """Copy scenes to a device: BVHs, navmeshes and, with `appearance`, what sensors other than depth read.
 
@@ -116,8 +123,11 @@ class SceneBank:
             appearance: True, False, or names of fields of `scene.appearance.Appearance`.
             material_library: materials for `randomize_materials` to choose from, which needs colour fields; None:
                 materials are fixed.
+            goal_categories: names of the categories of ObjectNav's goals, in the order of their numbers; empty: those
+                of the scenes, sorted. None: without goals.
 
-        Raises ArgumentError for an argument of the wrong type, no scenes, or a library without colour fields.
+        Raises ArgumentError for an argument of the wrong type, no scenes, a library without colour fields, and
+        categories for scenes without goals.
         """
         if not isinstance(scenes, Iterable):
             raise ArgumentError(f"scenes: found {type(scenes).__name__}, expected a list of Scenes (see load_scenes)")
@@ -130,6 +140,10 @@ class SceneBank:
         device = resolve_device(device)
         bvh = to_device(pack_bvhs([scene.bvh for scene in scenes]), device)
         navmesh = to_device(pack_navmeshes([scene.navmesh.data for scene in scenes]), device)
+        goals, names = None, tuple(goal_categories or ())
+        if goal_categories is not None:
+            names = names or categories_of(scenes)
+            goals = to_device(pack_goals([goals_of(scene, names) for scene in scenes]), device)
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
         look, fields, categories = None, appearance_fields(appearance), {"": 0}
         warned = frozenset() if appearance is True else fields
@@ -139,13 +153,16 @@ class SceneBank:
             palette.add_library(material_library)
         own, of_ids = split_fields(fields) if any(scene.semantic for scene in scenes) else (fields, frozenset())
         if own:
-            look = to_device(pack_appearance(meshes, own, categories, palette), device)
+            numbers = goal_numbers(scenes, names)
+            look = to_device(pack_appearance(meshes, own, categories, palette, numbers), device)
         if material_library is not None and look is not None:
             sampler = MaterialSampler(look.finish, look.materials, material_library, first=0)
         if "paint" in fields:
             warn_of_white([scene.name for scene in scenes], meshes)
         warn_of_no_ids(scenes, warned)
-        bank = cls(scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, sampler)
+        bank = cls(
+            scenes, bvh, navmesh, first.tolist(), look, device, fields, categories, sampler, None, goals, names
+        )  # fmt: skip
         if of_ids:
             bank.semantic = bank._of_ids(of_ids, categories)
         return bank
@@ -155,7 +172,8 @@ class SceneBank:
         scenes = tuple(scene.semantic or scene for scene in self.scenes)
         bvh = to_device(pack_bvhs([scene.bvh for scene in scenes]), self.device)
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])]).tolist()
-        look = to_device(pack_appearance([scene.mesh for scene in scenes], fields, categories), self.device)
+        meshes, numbers = [scene.mesh for scene in scenes], goal_numbers(self.scenes, self.goal_categories)
+        look = to_device(pack_appearance(meshes, fields, categories, goals=numbers), self.device)
         return SceneBank(scenes, bvh, self.navmesh, first, look, self.device, fields, categories)
 
     def with_own_materials(self) -> SceneBank:

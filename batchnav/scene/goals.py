@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,3 +47,8 @@ class SceneGoals(NamedTuple):
         """f32 [P, 3]: view points of all objects of a category, metres."""
         points = [goal.view_points for goal in self.objects if goal.category == category]
         return np.concatenate(points) if points else np.zeros((0, 3), np.float32)
+
+    def numbers(self, categories: Sequence[str]) -> dict[int, int]:
+        """1 + number of the category by object id, of the objects of these categories."""
+        number = {category: k + 1 for k, category in enumerate(categories)}
+        return {goal.object_id: number[goal.category] for goal in self.objects if goal.category in number}

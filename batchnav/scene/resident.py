@@ -34,6 +34,16 @@ from batchnav.scene.appearance import (
 )
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank
 from batchnav.scene.bvh import NODE_WIDTH, TRIANGLE_WIDTH, moved_nodes
+from batchnav.scene.goal_data import (
+    GOAL_COLUMNS,
+    NO_GOALS,
+    GoalData,
+    category_keys,
+    goal_numbers,
+    goal_size,
+    goals_of,
+    moved_goals,
+)
 from batchnav.scene.material_sampling import MaterialLibrary, MaterialSampler
 from batchnav.scene.scene import Scene, warn_of_no_ids
 from batchnav.scene.textures import MOST_TEXELS, Palette
@@ -49,13 +59,17 @@ class SceneSize(NamedTuple):
     """Number of nodes of a path search, see `navmesh/data.py`."""
     semantic: SceneSize | None = None
     """Size of `Scene.semantic`, the mesh with the ids; None where ids have no mesh of their own."""
+    goals: GoalData[int] = NO_GOALS
+    """Size of ObjectNav's goals."""
 
     @classmethod
     def of(cls, scene: Scene) -> SceneSize:
         """Size of one scene."""
         bvh, navmesh = BVHData(len(scene.bvh.nodes), *2 * (len(scene.bvh.triangles),), 1), scene.navmesh.data
         semantic = None if scene.semantic is None else cls.of(scene.semantic)
-        return cls(bvh, NavMeshData(*map(len, navmesh)), appearance_rows(scene.mesh), search_size(navmesh), semantic)
+        goals = NO_GOALS if scene.goals is None else goal_size(scene.navmesh, scene.goals)
+        look, searched = appearance_rows(scene.mesh), search_size(navmesh)
+        return cls(bvh, NavMeshData(*map(len, navmesh)), look, searched, semantic, goals)
 
     def with_appearance(self, fields: Collection[str]) -> SceneSize:
         """Size in a bank that holds only these fields of `Appearance`."""
@@ -71,8 +85,8 @@ class SceneSize(NamedTuple):
     @property
     def num_bytes(self) -> int:
         """Memory of one scene on the device, bytes."""
-        rows = (*self.bvh, *self.navmesh, *self.appearance)
-        columns = (*_BVH_COLUMNS, *NAVMESH_COLUMNS, *APPEARANCE_COLUMNS)
+        rows = (*self.bvh, *self.navmesh, *self.appearance, *self.goals)
+        columns = (*_BVH_COLUMNS, *NAVMESH_COLUMNS, *APPEARANCE_COLUMNS, *GOAL_COLUMNS)
         own = sum(n * (width or 1) * dtype.itemsize for n, (width, dtype) in zip(rows, columns, strict=True))
         return own + (self.semantic.num_bytes if self.semantic else 0)
 
@@ -83,13 +97,14 @@ class SceneSize(NamedTuple):
         semantic = None
         if any(size.semantic for size in sizes):  # then the scenes of a bank all have a mesh for ids
             semantic = cls.largest(size.semantic or size for size in sizes)
-        bvhs, navmeshes, looks, searches, _ = zip(*sizes, strict=True)
+        bvhs, navmeshes, looks, searches, _, goals = zip(*sizes, strict=True)
         navmesh = NavMeshData(*map(max, zip(*navmeshes, strict=True)))
         # Arrays indexed by polygon share their first row; `link_start` has one row more than there are polygons.
         rows = navmesh.link_start
         navmesh = navmesh._replace(polygons=rows, polygon_number=rows, polygon_island=rows, cumulative_area=rows)
         bvh = BVHData(*map(max, zip(*bvhs, strict=True)))
-        return cls(bvh, navmesh, Appearance(*map(max, zip(*looks, strict=True))), max(searches), semantic)
+        look, goal_rows = Appearance(*map(max, zip(*looks, strict=True))), GoalData(*map(max, zip(*goals, strict=True)))
+        return cls(bvh, navmesh, look, max(searches), semantic, goal_rows)
 
 
 def num_resident_scenes(sizes: Sequence[SceneSize], requested: int, gigabytes: float) -> int:
@@ -122,6 +137,7 @@ class ResidentSceneBank(SceneBank):
         device: torch device, or "auto".
         appearance: see `SceneBank.pack`.
         material_library: see `SceneBank.pack`.
+        goal_categories: see `SceneBank.pack`; names are required.
     """
 
     def __init__(
@@ -131,6 +147,7 @@ class ResidentSceneBank(SceneBank):
         device: str | torch.device = "cpu",
         appearance: bool | Collection[str] = False,
         material_library: MaterialLibrary | None = None,
+        goal_categories: Sequence[str] | None = None,
     ):
         device = resolve_device(device)
         triangles = scene_size.bvh.triangles
@@ -157,11 +174,18 @@ class ResidentSceneBank(SceneBank):
         elif own:
             look = _arrays(Appearance, scene_size.appearance, APPEARANCE_COLUMNS, num_scenes, device)
         first_triangle = range(0, num_scenes * triangles, triangles)
-        super().__init__((), bvh, navmesh, first_triangle, look, device, fields, material_sampler=sampler)
+        goals, names = None, tuple(goal_categories or ())
+        if goal_categories is not None:
+            scene_size = scene_size._replace(goals=scene_size.goals._replace(rows=len(names)))
+            goals = _arrays(GoalData, scene_size.goals, GOAL_COLUMNS, num_scenes, device)
+            goals = goals._replace(keys=torch.from_numpy(category_keys(names)).to(device))
+        super().__init__(
+            (), bvh, navmesh, first_triangle, look, device, fields, None, sampler, None, goals, names
+        )  # fmt: skip
         self.scene_size, self.num_scenes, self._own_fields = scene_size, num_scenes, own
         if scene_size.semantic is not None:
             self.semantic = ResidentSceneBank(scene_size.semantic, num_scenes, device, of_ids)
-            self.semantic._categories = self._categories
+            self.semantic._categories, self.semantic.goal_categories = self._categories, names
         self._warns_of_no_ids = appearance is not True
         self._names = [""] * num_scenes
         self.names = self._names
@@ -175,6 +199,7 @@ class ResidentSceneBank(SceneBank):
             self._stream = torch.cuda.Stream(device)
             parts = [
                 (BVHData, scene_size.bvh, _BVH_COLUMNS), (NavMeshData, scene_size.navmesh, NAVMESH_COLUMNS),
+                *([(GoalData, scene_size.goals, GOAL_COLUMNS)] if goals else []),
                 (Appearance, scene_size.appearance, APPEARANCE_COLUMNS),
             ]  # fmt: skip
             staged = [_arrays(*part, 1, torch.device("cpu")) for part in parts]
@@ -201,7 +226,7 @@ class ResidentSceneBank(SceneBank):
         if self._warns_of_no_ids:
             warn_of_no_ids([scene], self.appearance_fields)
         if isinstance(self.semantic, ResidentSceneBank):
-            self.semantic.replace(scene_index, scene.semantic or scene)
+            self.semantic.replace(scene_index, (scene.semantic or scene)._replace(goals=scene.goals))
         size, fields = self.scene_size, (*BVHData._fields, *NavMeshData._fields)
         first_bvh = BVHData(*(scene_index * n for n in size.bvh))
         first_navmesh = NavMeshData(*(scene_index * n for n in size.navmesh))
@@ -211,9 +236,16 @@ class ResidentSceneBank(SceneBank):
         arrays = [nodes, scene.bvh.triangles, numbers, root, *moved(scene.navmesh.data, first_navmesh)]
         names, limits, firsts = list(fields), [*size.bvh, *size.navmesh], [*first_bvh, *first_navmesh]
         targets = [*self.bvh, *self.navmesh]
+        if self.goals is not None:
+            first_goals = GoalData(*(scene_index * n for n in size.goals))
+            goals = goals_of(scene, self.goal_categories)
+            arrays += moved_goals(goals._replace(keys=goals.keys[:0]), first_goals)  # keys are those of all scenes
+            names, limits, firsts = [*names, *GoalData._fields], [*limits, *size.goals], [*firsts, *first_goals]
+            targets += self.goals
         if self.appearance is not None:
             first_look = Appearance(*(scene_index * n for n in size.appearance))
-            arrays += _look(scene, self._own_fields, self._categories, first_look)
+            (of_goals,) = goal_numbers([scene], self.goal_categories)
+            arrays += _look(scene, self._own_fields, self._categories, first_look, of_goals)
             names, limits = [*names, *Appearance._fields], [*limits, *size.appearance]
             firsts, targets = [*firsts, *first_look], [*targets, *self.appearance]
         for name, array, limit in zip(names, arrays, limits, strict=True):
@@ -239,10 +271,12 @@ _BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _I
 """Number of columns (None: one-dimensional) and dtype of each array."""
 
 
-def _look(scene: Scene, fields: frozenset[str], categories: dict[str, int], first: Appearance) -> Appearance:
+def _look(
+    scene: Scene, fields: frozenset[str], categories: dict[str, int], first: Appearance, goals: dict[int, int]
+) -> Appearance:
     """A scene's appearance for a bank in whose arrays its rows begin at `first`."""
     palette = Palette(first.materials, first.levels, first.texels)
-    look = appearance_of(scene.mesh, fields, categories, palette, first)
+    look = appearance_of(scene.mesh, fields, categories, palette, first, goals)
     return with_palette(look, palette, fields)
 
 

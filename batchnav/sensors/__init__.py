@@ -5,12 +5,13 @@ accepts its name. A `sensors.frame.Frame` is the input of all sensors in one ste
 """
 
 from batchnav.sensors.depth import DepthSensor
+from batchnav.sensors.goal_mask import GoalMaskSensor
 from batchnav.sensors.normals import NormalSensor
 from batchnav.sensors.rgb import RGBSensor
 from batchnav.sensors.semantic import InstanceSensor, SemanticSensor
 
 SENSORS = {
     "depth": DepthSensor, "normals": NormalSensor, "rgb": RGBSensor, "semantic": SemanticSensor,
-    "instance": InstanceSensor,
+    "instance": InstanceSensor, "goal_mask": GoalMaskSensor,
 }  # fmt: skip
 """Camera sensors by name. Each is made from a `CameraConfig` and its own configuration, or None."""

@@ -31,7 +31,7 @@ _ZERO, _ON_THE_LINE = np.float32(0.0), np.float32(ON_THE_LINE)
 _HIGHEST = float(np.iinfo(np.int32).max)
 
 
-class _IdSensor(CameraSensor):
+class IdSensor(CameraSensor):
     """i32 [N, 1, H, W]: an id of the visible surface; 0 for holes and unknown values."""
 
     name: str
@@ -46,13 +46,13 @@ class _IdSensor(CameraSensor):
         triangle, appearance = self.surfaces(frame, out)
         ids = view(getattr(appearance, self.field))
         if len(appearance.id_patches):
-            self._write_tiled(frame, appearance, triangle, out)
+            self.write_tiled(frame, appearance, triangle, out)
         elif out.is_cuda:
             launch(_look_up_cuda, out.numel(), view(triangle.view(-1)), ids, view(out.view(-1)))
         else:
             _look_up_cpu(view(triangle.view(-1)), ids, view(out.view(-1)))
 
-    def _write_tiled(
+    def write_tiled(
         self, frame: Frame, appearance: Appearance[torch.Tensor], triangle: torch.Tensor, out: torch.Tensor
     ) -> None:
         """Write the ids of scenes with tiles."""
@@ -66,13 +66,13 @@ class _IdSensor(CameraSensor):
             _tiled_cpu(*arrays, column, view(out))
 
 
-class SemanticSensor(_IdSensor):
+class SemanticSensor(IdSensor):
     """Indices into `SceneBank.categories`, the category names of all scenes of a bank."""
 
     name, field = "semantic", "category"
 
 
-class InstanceSensor(_IdSensor):
+class InstanceSensor(IdSensor):
     """Object ids, numbered by each scene: two scenes of a bank may use the same id."""
 
     name, field = "instance", "object_id"

@@ -4,7 +4,8 @@ from typing import Any
 
 from batchnav.tasks.explore import Explore
 from batchnav.tasks.flee import Flee
+from batchnav.tasks.objectnav import ObjectNav
 from batchnav.tasks.pointnav import PointNav
 
-TASKS: dict[str, Any] = {"pointnav": PointNav, "flee": Flee, "explore": Explore}
+TASKS: dict[str, Any] = {"pointnav": PointNav, "flee": Flee, "explore": Explore, "objectnav": ObjectNav}
 """Task classes by name. Constructor arguments: simulator, configuration, and fixed episodes or None. Add your own."""

@@ -61,7 +61,9 @@ class EpisodeTable(NamedTuple):
     heading: torch.Tensor
     """f32 [M]: start headings, radians."""
     goal: torch.Tensor
-    """f32 [M, 3]: goal positions on the navmesh, metres."""
+    """f32 [M, 3]: goal positions on the navmesh, metres. Equal to the starts where the goal is a category."""
+    category: torch.Tensor | None = None
+    """i64 [M]: category of the goal, for ObjectNav; None or no rows for other tasks."""
 
     def check(self, bank: SceneBank) -> None:
         """Check that the table can be played in a bank's scenes. Waits for the device.
@@ -76,7 +78,8 @@ class EpisodeTable(NamedTuple):
         ):  # fmt: skip
             check_tensor(f"episodes.{name}", getattr(self, name), (rows, *width), dtype, bank.device)
             rows = len(self.scene)
-        for name, value in self._asdict().items():
+        for name in ("scene", "start", "heading", "goal"):
+            value = getattr(self, name)
             good = (value >= 0) & (value < bank.num_scenes) if name == "scene" else torch.isfinite(value)
             bad = torch.nonzero(~(good.all(1) if good.ndim == 2 else good))
             if len(bad):
@@ -95,7 +98,12 @@ class EpisodeTable(NamedTuple):
             start,
             torch.zeros(0, dtype=torch.float32, device=device),
             goal,
-        )
+        ).filled()
+
+    def filled(self) -> EpisodeTable:
+        """The table with an empty tensor where it has no categories, as kernels need it."""
+        none = torch.zeros(0, dtype=torch.int64, device=self.scene.device)
+        return self if self.category is not None else self._replace(category=none)
 
 
 # One agent.

@@ -236,6 +236,7 @@ class ProgressTask:
         self.config, self.sim = config, sim
         self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
         self.episodes.check(sim.bank)
+        self.episodes = self.episodes.filled()
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
         self.no_episode_message = f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m"
         self.progress_state, self.transition, self.next_episode, *kept = self.arrays(n, device, config)
@@ -260,6 +261,11 @@ class ProgressTask:
     def sources(config: Any) -> tuple[ObservationSource, ...]:
         """None: agents observe nothing of the task."""
         return ()
+
+    @staticmethod
+    def goal_categories(config: Any) -> tuple[str, ...] | None:
+        """None: the scenes need no goals."""
+        return None
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:

@@ -176,8 +176,10 @@ class GoalTransition(NamedTuple):
     table_index: torch.Tensor
     """i32 [N]: row of the episode table, or -1."""
     heading: torch.Tensor
-    """f32 [N], radians: after the step. In use if `goal_heading` is."""
+    """f32 [N], radians: after the step. In use if `goal_heading` or `category` is."""
     goal_heading: torch.Tensor
+    """As in `GoalState`. Optional."""
+    category: torch.Tensor
     """As in `GoalState`. Optional."""
     goal_range: torch.Tensor
     """As in `GoalState`. Optional."""
@@ -186,7 +188,8 @@ class GoalTransition(NamedTuple):
     def empty(cls, n: int, device: torch.device, fields: frozenset[str] = frozenset()) -> GoalTransition:
         """Transition of `n` agents that have not moved. `fields`: optional fields in use."""
         bodies, state = Bodies.empty(n, device)._asdict(), GoalState.empty(n, device, fields)._asdict()
-        heading = torch.zeros(len(state["goal_heading"]), dtype=torch.float32, device=device)
+        heading_rows = max(len(state["goal_heading"]), len(state["category"]))
+        heading = torch.zeros(heading_rows, dtype=torch.float32, device=device)
         given = {**bodies, **state, "heading": heading, "moved": torch.zeros(n, dtype=torch.bool, device=device)}
         return cls(**{name: given[name] for name in cls._fields})
 

@@ -33,7 +33,6 @@ from batchnav.tasks.episode_sampling import (
 from batchnav.tasks.goal_kernels import ADVANCE, BEGIN, MEASURE, SCORE
 from batchnav.tasks.goal_state import (
     METRIC_SPECS,
-    METRICS,
     GoalMetrics,
     GoalParameters,
     GoalState,
@@ -85,6 +84,8 @@ class GoalTask:
     episode_file = "{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward", "shortest_path")
     metric_specs: tuple[Metric, ...] = METRIC_SPECS
+    Metrics: Any = GoalMetrics
+    """NamedTuple of the metrics' tensors, in the order of `metric_specs`."""
     goal_images: Mapping[str, str] = {}
     optional: frozenset[str] = frozenset()
     """Fields of `goal_state.OPTIONAL` that the task uses."""
@@ -100,6 +101,7 @@ class GoalTask:
         self.config, self.sim = config, sim
         self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
         self.episodes.check(sim.bank)
+        self.episodes = self.episodes.filled()
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
         self.no_episode_message = (
             f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m with points "
@@ -111,7 +113,9 @@ class GoalTask:
         """f32 [N, 2]: distance, metres, and bearing, radians, of the goal: from the current pose and from the start
         pose. The same tensor unless `keeps_start_goal(config)`."""
         self.state: Any = self.goal_state.in_use()
-        self.metrics: Mapping[str, torch.Tensor] = dict(zip(METRICS, self.metric_tensors, strict=True))
+        self.metrics: Mapping[str, torch.Tensor] = dict(
+            zip((metric.name for metric in self.metric_specs), self.metric_tensors, strict=True)
+        )
         self.observations: Mapping[str, torch.Tensor] = {}
         self.relative_goal: torch.Tensor | None = None
         self.goal_position, self.goal_heading = self.goal_state.goal, self.goal_state.goal_heading
@@ -129,6 +133,11 @@ class GoalTask:
         """No observations. A subclass returns what agents observe of the goal."""
         return ()
 
+    @staticmethod
+    def goal_categories(config: Any) -> tuple[str, ...] | None:
+        """Categories of the goals that the scene bank holds (`SceneBank.pack`); None: the task needs none."""
+        return None
+
     def goal_places(self) -> torch.Tensor:
         """Places of all goals in the bank's scenes, f32 [P, 3], metres. No rows if goals are points."""
         return torch.zeros(0, 3, dtype=torch.float32, device=self.sim.device)
@@ -137,10 +146,8 @@ class GoalTask:
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
         """All tensors of `n` agents: state, transition, next episode, metrics, reward, goal in the agent's frame."""
         records = (record.empty(n, device, cls.optional) for record in (GoalState, GoalTransition, NextEpisode))
-        metrics, reward = (
-            GoalMetrics(*torch.zeros(len(METRICS), n, dtype=torch.float32, device=device)),
-            torch.zeros(n, dtype=torch.float32, device=device),
-        )
+        metrics = cls.Metrics(*torch.zeros(len(cls.Metrics._fields), n, dtype=torch.float32, device=device))
+        reward = torch.zeros(n, dtype=torch.float32, device=device)
         shown = (
             torch.zeros(n, 2, dtype=torch.float32, device=device)
             for _ in range(2 if cls.keeps_start_goal(config) else 1)

@@ -99,10 +99,11 @@ def bind_advance(
 
 
 def bind_begin(
-    sim: Simulator, kernels: KernelPair, next_episode: Any, written: tuple[Any, ...]
+    sim: Simulator, kernels: KernelPair, next_episode: Any, written: tuple[Any, ...], read: tuple[Any, ...] = ()
 ) -> Callable[[bool], Any]:
     """`Task.begin_episodes`: a function of `all_agents`; the other kernel arguments are prepared once."""
     on_cpu, on_cuda = kernels
+    written = *read, *written
     if sim.device.type == "cpu":
         return lambda all_agents: on_cpu(all_agents, next_episode, *written)
     on_due, on_all = (

@@ -1,0 +1,162 @@
+"""ObjectGoal navigation: find an object of a category, and stop at a view point of any such object.
+
+Habitat's task `objectnav` (Batra et al., "ObjectNav Revisited", 2020). A view point is a place from which the object is
+visible (`scene/goals.py`). Rewards are decreases of the distance to the nearest view point, which a precomputed field
+gives (`scene/goal_data.py`); the distances of SPL and success are Detour's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchnav.config import in_range, shortened
+from batchnav.errors import ArgumentError, ConfigError, EpisodeError
+from batchnav.navmesh.heap import SEARCH_BLOCK
+from batchnav.observation import ObservationSource, Spec, TaskObservation
+from batchnav.runtime.kernels.arrays import check_tensor, view
+from batchnav.sim.simulator import Simulator
+from batchnav.tasks.episode_sampling import SAMPLING_BLOCK, EpisodeTable, sampling_threads
+from batchnav.tasks.goal_kernels import ADVANCE
+from batchnav.tasks.goal_state import METRIC_SPECS
+from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
+from batchnav.tasks.objectnav_kernels import BEGIN, SAMPLE, SCORE, ObjectMetrics, ObjectParameters
+from batchnav.tasks.steps import bind, bind_advance, bind_begin
+from batchnav.types import Metric
+
+HM3D = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
+"""Categories of HM3D ObjectNav by number. Procedural houses have them too."""
+MOST_CATEGORIES = 512
+"""Largest number of categories."""
+
+
+@dataclass(frozen=True)
+class ObjectNavConfig(GoalTaskConfig):
+    """Configuration of the ObjectGoal task. Defaults: Habitat's, for HM3D."""
+
+    success_distance: float = 0.1
+    """Geodesic distance to a view point in metres below which a stop succeeds."""
+    slack_reward: float = -0.001
+    success_reward: float = 2.5
+    """Reward of a success."""
+    min_detour_ratio: float = 1.05
+    success_angle_deg: float = 180.0
+    """Largest angle between the agent's heading and the object at a success, degrees; 180: any heading."""
+    categories: tuple[str, ...] = HM3D
+    """Names of the categories; the observation "objectgoal" is an index of this list. Empty: the categories of the
+    scenes, sorted, at most 512."""
+    rules: str = "hm3d_v2"
+    """Name of the rules for making view points in scenes without goals (`batchnav.data.objectnav`)."""
+    labels: str = "hm3d"
+    """Name of the map from the scenes' labels to categories, for these scenes."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        super().validate()
+        in_range(self, "success_angle_deg", 0.0, 180.0)
+        if len(set(self.categories)) != len(self.categories) or len(self.categories) > MOST_CATEGORIES:
+            raise ConfigError(
+                f"categories: found {shortened(list(self.categories))}, expected at most {MOST_CATEGORIES} different "
+                "names"
+            )
+
+
+class ObjectNav(GoalTask):
+    """The ObjectGoal task."""
+
+    Config = ObjectNavConfig
+    title = "ObjectGoal"
+    episode_file = "objectnav_{split}.json.gz"
+    metric_specs = (*METRIC_SPECS, Metric("start_distance", shown=False), Metric("category", shown=False))
+    Metrics = ObjectMetrics
+    optional = frozenset({"category"})
+    score_kernels, sample_kernels = SCORE, SAMPLE
+
+    def __init__(self, sim: Simulator, config: ObjectNavConfig, episodes: EpisodeTable | None = None):
+        if sim.bank.goals is None:
+            raise ArgumentError(
+                "scenes: found a bank without goals, expected SceneBank.pack(..., goal_categories=config.categories)"
+            )
+        self.categories = sim.bank.goal_categories
+        """Names of the categories by number."""
+        super().__init__(sim, config, episodes)
+        self.observations = {"objectgoal": self.goal_state.category}
+        self.goal_category = self.goal_state.category
+        self.ranges |= {"category": (0, len(self.categories) - 1)}
+        self.no_episode_message = (
+            f"no episode found, expected a goal of {', '.join(self.categories[:8])} with starts "
+            f"{config.closest_goal:g} to {config.furthest_goal:g} m away on an island of radius >= 1.5 m"
+        )
+
+    @staticmethod
+    def goal_categories(config: ObjectNavConfig) -> tuple[str, ...]:
+        """Categories of the goals that the scene bank holds."""
+        return config.categories
+
+    @staticmethod
+    def sources(config: ObjectNavConfig) -> tuple[ObservationSource, ...]:
+        """The number of the goal's category."""
+        most = (len(config.categories) or MOST_CATEGORIES) - 1
+        return (TaskObservation(Spec("objectgoal", (), torch.int64, 0, most, torch.int64)),)
+
+    def check_table(self) -> None:
+        """EpisodeError for an episode whose category has no goal in its scene."""
+        table, count, goals = self.episodes, len(self.categories), self.sim.bank.goals
+        if not len(table.scene):
+            return
+        category = table.category
+        check_tensor("episodes.category", category, (len(table.scene),), torch.int64, self.sim.device)
+        assert category is not None and goals is not None
+        bad = (category < 0) | (category >= count)
+        rows = goals.rows[table.scene.long() * count + category.clamp(0, count - 1)]
+        bad |= rows[:, 0] == rows[:, 1]
+        if bad.any():
+            row = int(bad.nonzero()[0])
+            found, scene = int(category[row]), self.sim.bank.names[int(table.scene[row])]
+            name = repr(self.categories[found]) if 0 <= found < count else f"of {count} categories"
+            raise EpisodeError(
+                f"episodes.category[{row}]: found {found} ({name}), expected a category with goals in {scene!r}"
+            )
+
+    def begin_episodes(self, all_agents: bool) -> None:
+        """Begin the episodes that are due, or those of all agents; queue these agents."""
+        self._begin(all_agents)
+
+    def _bind(self) -> None:
+        """Bind the kernels to their arguments; only the actions change between steps."""
+        self.check_table()
+        sim, n = self.sim, self.sim.num_envs
+        nav, parameters = sim.bank.navmesh_view, self._parameters()
+        bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes))
+        state, transition, next_episode = map(view, (self.goal_state, self.transition, self.next_episode))
+        metrics, reward, relative_goal = view(self.metric_tensors), view(self.reward), view(self.live_goal)
+        scratch, *separate = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
+        sampling_scratch = separate[0] if separate else scratch
+        moved = bodies, transition, relative_goal
+        self.advance = bind_advance(sim, ADVANCE, (nav, state, sim.body, parameters), moved, scratch)
+        self.score = bind(
+            sim, self.score_kernels, (nav, bodies, transition, parameters), (state, metrics, reward), scratch,
+            block=SEARCH_BLOCK,
+        )  # fmt: skip
+        self._begin = bind_begin(sim, BEGIN, next_episode, (bodies, state, queue, relative_goal), (parameters,))
+        self.sample_pairs = bind(
+            sim, self.sample_kernels, (nav, bodies, queue, sampling, table, parameters),
+            (next_episode, sim.error_flags), sampling_scratch, threads=sampling_threads(n), block=SAMPLING_BLOCK,
+        )  # fmt: skip
+
+    def _parameters(self) -> Any:
+        """Kernel arguments of configuration and goals."""
+        config, names = self.config, ObjectParameters._fields
+        numbers = {
+            name: np.float32(getattr(config, name))
+            for name in ("success_distance", "slack_reward", "success_reward", "closest_goal", "furthest_goal",
+                         "min_detour_ratio")
+        }  # fmt: skip
+        angle = np.float32(math.radians(config.success_angle_deg))
+        goals = self.sim.bank.goals_view._asdict()
+        values = {"max_steps": np.int32(config.max_steps), "success_angle": angle, **numbers, **goals}
+        return ObjectParameters(**{name: values[name] for name in names})
