@@ -16,6 +16,7 @@ from batchnav.runtime.files.cache import versioned_cache_folder
 from batchnav.runtime.kernels.compile_lock import compiled_once
 from batchnav.runtime.kernels.compiler import LoopCompiler, PartCompiler
 from batchnav.runtime.kernels.cubins import CubinCache
+from batchnav.runtime.kernels.forks import refused_after_fork
 
 _OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
 """Compile options of every CPU function. No C code calls them, so they need no C wrapper."""
@@ -85,7 +86,8 @@ def _kept_on_disk(decorate, function):
 def cpu_kernel(function):
     """Compile a function with `prange` loops for all CPU threads; cached on disk."""
     decorate = numba.njit(**_OPTIONS, parallel=True, cache=True, fastmath={"contract"}, pipeline_class=LoopCompiler)
-    return _kept_on_disk(decorate, function)
+    kernel = _kept_on_disk(decorate, function)
+    return kernel if numba.config.DISABLE_JIT else refused_after_fork(kernel)
 
 
 def cpu_function(function):
