@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import tyro
 from rich.table import Table
 
+from batchnav import __version__
 from batchnav.cli.console import show
-from batchnav.diagnostics.doctor import examine, memory_findings
+from batchnav.diagnostics.installation import Finding, installation
+from batchnav.errors import ArgumentError
 from batchnav.runtime.files.bundled import find_config
 
 
@@ -20,9 +22,18 @@ def doctor(config: str | None = None) -> None:
             scenes.
     """
     table = Table("what", "found", "to do")
-    for finding in [*examine(), *(memory_findings(find_config(config)) if config else ())]:
+    for finding in [*installation(__version__), *_devices(config)]:
         table.add_row(*finding)
     show(table)
+
+
+def _devices(config: str | None) -> list[Finding]:
+    """Devices, renderers and memory; without a usable cache folder, the reason why they are missing."""
+    try:
+        from batchnav.diagnostics.doctor import examine, memory_findings  # imports kernels, which are cached
+    except ArgumentError as error:
+        return [Finding("kernels, devices", "not examined: kernels need the cache folder", str(error))]
+    return [*examine(), *(memory_findings(find_config(config)) if config else ())]
 
 
 def command(arguments: Sequence[str]) -> None:

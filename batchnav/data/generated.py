@@ -11,7 +11,7 @@ from batchnav.data.scene_ref import GeneratedRef
 from batchnav.errors import MeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import replace_textures, restore_textures
-from batchnav.runtime.files.cache import versioned_cache_folder
+from batchnav.runtime.files.cache import versioned_cache_folder, warn_not_kept
 from batchnav.scene.scene import Scene, bake, make_scene
 from batchnav.types import Surface
 
@@ -26,7 +26,11 @@ def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearan
             file.unlink(missing_ok=True)
     to_bake, visible = ref.family.meshes(ref.seed, appearance)
     scene = make_scene(ref.scene_id, visible, bake(to_bake, ref.scene_id, settings or NavMeshSettings()))
-    save_prepared(_with_surface(scene, replace_textures), files[-1], durable=False)  # a lost file is made again
+    kept = _with_surface(scene, replace_textures)
+    try:
+        save_prepared(kept, files[-1], durable=False)  # a lost file is made again
+    except MeshError as error:
+        warn_not_kept(error)
     return scene
 
 

@@ -1,15 +1,12 @@
-"""`batchnav doctor`: packages, devices and renderers of the machine, and advice on missing ones."""
+"""`batchnav doctor`: devices and renderers of the machine, and the memory of a training run."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import os
-import platform
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
@@ -17,6 +14,7 @@ from batchnav.config import load_config
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.scene_ref import scene_ids
 from batchnav.data.scenes import measure_scenes, played_scene
+from batchnav.diagnostics.installation import Finding, package
 from batchnav.diagnostics.memory import predict_memory
 from batchnav.errors import DeviceError
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
@@ -24,30 +22,15 @@ from batchnav.runtime.device import resolve_device
 from batchnav.runtime.threads import num_threads
 from batchnav.training.config import TrainingConfig
 
-PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
-"""Packages that every machine needs."""
-
 CUDA_PACKAGES = ("numba-cuda", "cuda-bindings", "nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink")
 """Packages that compile kernels for a GPU. Conda and the system's toolkit may have them under other names."""
 MAX_MEASURED = 64
 """Maximum number of scenes measured for a prediction: generating thousands of scenes takes minutes."""
 
 
-class Finding(NamedTuple):
-    """A line of the report."""
-
-    what: str
-    """Name of the examined part: a package, a device or a quantity."""
-    found: str
-    """Version, name or state that was found."""
-    advice: str = ""
-    """Remedy for a missing part; empty where nothing is missing."""
-
-
 def examine() -> list[Finding]:
-    """Examine Python, packages, CUDA, NCCL, EGL and OpenGL."""
-    findings = [Finding("Python", platform.python_version()), *map(_package, PACKAGES)]
-    findings += [*_cuda(), *_nccl(), *_egl()]
+    """Examine CUDA, NCCL, EGL and OpenGL."""
+    findings = [*_cuda(), *_nccl(), *_egl()]
     opengl = _opengl()
     has_cuda = torch.cuda.is_available()
     where = torch.cuda.get_device_name() if has_cuda else f"{num_threads()} CPU threads"
@@ -87,14 +70,6 @@ def _sampling_error(sizes: Sequence[int], number: int) -> str:
     return f"{few} of {number:,}: the total is within {1.96 * error:.0%} (95%); the largest scene may be larger"
 
 
-def _package(name: str, advice: str = "") -> Finding:
-    """The installed version of a package."""
-    try:
-        return Finding(name, importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "missing", advice or f"pip install {name}")
-
-
 def _cuda() -> list[Finding]:
     """CUDA devices that PyTorch finds, and the packages that compile kernels."""
     if torch.version.cuda is None:
@@ -103,7 +78,7 @@ def _cuda() -> list[Finding]:
         ]
     if not torch.cuda.is_available():
         return [Finding("CUDA", "no device", "for an NVIDIA GPU: install its driver; nvidia-smi shows it")]
-    findings = [_package(name, "pip install 'batchnav[cuda]'") for name in CUDA_PACKAGES]
+    findings = [package(name, "pip install 'batchnav[cuda]'") for name in CUDA_PACKAGES]
     for i in range(torch.cuda.device_count()):
         free, total = (size / 2**30 for size in torch.cuda.mem_get_info(i))
         findings.append(

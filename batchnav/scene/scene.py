@@ -16,7 +16,7 @@ from batchnav.navmesh import navmesh as navmesh_module
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.files.cache import cache_folder
+from batchnav.runtime.files.cache import cache_folder, warn_not_kept
 from batchnav.runtime.kernels.precompile import SCENE_KERNELS, precompile
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.frames import COARSEST, NO_ORIGIN, with_origin
@@ -179,8 +179,11 @@ def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> Nav
         except NavMeshError:  # the cached file is damaged: bake again
             file.unlink(missing_ok=True)
     navmesh = bake(mesh, name, settings)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    navmesh.save(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        navmesh.save(file)
+    except (OSError, NavMeshError) as error:
+        warn_not_kept(error)
     return navmesh
 
 

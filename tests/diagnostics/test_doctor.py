@@ -1,14 +1,19 @@
 """`batchnav doctor`: what is here, what to install, and how much memory a configuration takes."""
 
+import os
+import subprocess
+import sys
+
+import batchnav
 from batchnav.data.scenes import measure_scenes
-from batchnav.diagnostics import doctor
+from batchnav.diagnostics import doctor, installation
 from batchnav.renderers.opengl import gl
 
 
 def test_doctor_says_what_is_here_and_what_to_install(run, monkeypatch):
     text = run("doctor")
     assert "NCCL" in text
-    for word in ("Python", "moderngl", "OpenGL", "renderers"):
+    for word in ("batchnav", "Python", "moderngl", "extra viewer", "cache folder", "OpenGL", "renderers"):
         assert f"│ {word}" in text
 
     def missing(name):
@@ -17,6 +22,31 @@ def test_doctor_says_what_is_here_and_what_to_install(run, monkeypatch):
     monkeypatch.setattr(gl.ctypes, "CDLL", missing)
     text = run("doctor")
     assert "apt-get install libegl1" in text and "no context" in text
+
+
+def test_doctor_names_missing_extras_and_its_version(monkeypatch):
+    monkeypatch.setattr(installation, "_version", lambda name: None if name in ("av", "skrl") else "1.0")
+    found = {finding.what: finding for finding in installation.installation(batchnav.__version__)}
+    assert found["batchnav"].found == batchnav.__version__
+    assert found["extra video"].advice == "for MP4 videos: pip install 'batchnav[video]'"
+    assert "skrl missing" in found["extra adapters"].found and not found["extra viewer"].advice
+
+
+def test_doctor_reports_a_cache_folder_that_cannot_be_used(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)  # others could write machine code into it
+    environment = {**os.environ, "BATCHNAV_CACHE": str(folder)}
+    command = [sys.executable, "-m", "batchnav", "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "cannot be used" in done.stdout and "chmod -R go-w" in done.stdout and "numba" in done.stdout
+    monkeypatch.setenv("BATCHNAV_CACHE", str(tmp_path / "own"))
+    monkeypatch.setattr(installation, "LEAST_SPACE", 1 << 70)
+    assert "free some space" in installation._cache().advice
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BATCHNAV_CACHE", str(tmp_path / "file"))
+    assert "cannot be created" in installation._cache().advice
 
 
 def test_doctor_predicts_a_configurations_memory(run, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import numpy as np
 
 from batchnav.errors import ArgumentError
 
+log = logging.getLogger(__name__)
 KEPT_VERSIONS = 4
 """Number of source versions per module whose results are kept; the least recently used are deleted first."""
 
@@ -35,6 +37,20 @@ def cache_folder() -> Path:
             "cache folder: found no home folder of this user, expected HOME or BATCHNAV_CACHE; "
             "set BATCHNAV_CACHE to a folder of your own"
         ) from error
+
+
+def warn_not_kept(error: Exception) -> None:
+    """Log that the cache cannot be written, once per process: results are computed again instead."""
+    if not _warned:
+        _warned.append(True)
+        log.warning(
+            "cache folder %s: cannot be written (%s); kernels and scenes are made again in each process until it has "
+            "space, or BATCHNAV_CACHE names another folder", cache_folder(), getattr(error, "strerror", None) or error,
+        )  # fmt: skip
+
+
+_warned: list[bool] = []
+"""Not empty after the first warning."""
 
 
 def private_folder(folder: Path) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 from numba.core.compiler_lock import global_compiler_lock
 
 from batchnav.runtime.console.announce import SECONDS, announce, name_of
-from batchnav.runtime.files.cache import versioned_cache_folder
+from batchnav.runtime.files.cache import versioned_cache_folder, warn_not_kept
 
 LONGEST_SECONDS = 600.0
 """Longest wait for another process, which may be suspended, seconds; then this process compiles the kernel itself."""
@@ -27,8 +27,15 @@ POLL_SECONDS = 0.02
 def compiled_once(dispatcher: Any) -> Any:
     """Wrap a cached numba function so that one process at a time compiles it or loads it from disk."""
     function, compile_it = dispatcher.py_func, dispatcher.compile
+    save = dispatcher._cache.save_overload
     path = versioned_cache_folder("kernels", function.__module__) / f"{function.__qualname__}.lock"
     held = False
+
+    def save_if_possible(signature, compiled):
+        try:
+            save(signature, compiled)
+        except OSError as error:  # a full disk: the function is compiled and can be called
+            warn_not_kept(error)
 
     def compile_in_turn(signature):
         nonlocal held
@@ -42,7 +49,7 @@ def compiled_once(dispatcher: Any) -> Any:
                 finally:
                     held = False
 
-    dispatcher.compile = compile_in_turn
+    dispatcher.compile, dispatcher._cache.save_overload = compile_in_turn, save_if_possible
     return dispatcher
 
 
