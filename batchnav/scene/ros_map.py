@@ -48,6 +48,8 @@ _FORMATS = (*FORMATS, "PPM")
 """Image formats by Pillow's names; PPM includes PGM."""
 _KEYS = {"image", "resolution", "origin"}
 """Keys by which a YAML file is recognised as a map."""
+_MOST_CELLS = 2**26
+"""Largest number of cells of a map."""
 _FAR = 1e7
 """Largest coordinate of an origin, metres."""
 
@@ -204,6 +206,8 @@ def _image(data: dict, path: Path) -> np.ndarray:
 def _open(data: bytes) -> np.ndarray:
     """Channels of an image in 0..1, f64 [rows, columns, channels]: grey or RGB, and alpha where the image has it."""
     image = open_image(data, _FORMATS)
+    if image.width * image.height > _MOST_CELLS:
+        raise MeshError(f"has {image.width} x {image.height} pixels, expected at most {_MOST_CELLS}")
     tiles = getattr(image, "tile", ())
     head = int(tiles[0].offset) if tiles else 0
     try:

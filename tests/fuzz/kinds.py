@@ -21,6 +21,7 @@ from batchnav.config import load_config, to_dict
 from batchnav.data.episodes.episode import Episode, Goal
 from batchnav.data.episodes.episode_file import load_episodes, save_episodes
 from batchnav.data.episodes.playing import episode_table, unplayable_episodes
+from batchnav.data.gazebo.world import read_world
 from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
 from batchnav.data.habitat.urdf import read_urdf
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
@@ -35,6 +36,7 @@ from batchnav.renderers.raycast.renderer import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.mesh import load_mesh
+from batchnav.scene.ros_map import RosMap, write_map
 from batchnav.scene.scene import Scene, make_scene
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.frame import GivenImages
@@ -105,6 +107,7 @@ def kinds(folder: Path) -> Iterator[Kind]:
     path.write_bytes(_draco(box))
     yield Kind("draco", path, lambda path=path: see(path), (mutate.glb,), spare=INSTANCES)
     yield from _materials(folder / "materials", see)
+    yield from _of_robots(folder / "robots", box, see)
     path = folder / "text.ply"
     path.write_bytes(trimesh.exchange.ply.export_ply(box, encoding="ascii"))
     yield Kind("ply_text", path, lambda path=path: see(path), blind)
@@ -139,6 +142,26 @@ def kinds(folder: Path) -> Iterator[Kind]:
     path.write_text(yaml.safe_dump(to_dict(TrainingConfig(env=env))))
     use = lambda path=path: configure(load_config(path, TrainingConfig))  # noqa: E731
     yield Kind("config", path, use, (*blind, mutate.yaml_text, mutate.yaml_text))
+
+
+def _of_robots(folder: Path, box: trimesh.Trimesh, see: Callable[[Path], None]) -> Iterator[Kind]:
+    """A ROS map and its image, a COLLADA file, and a Gazebo world."""
+    folder.mkdir()
+    cells = np.where(np.indices((12, 15)).sum(0) % 7 > 4, np.int8(100), np.int8(0))
+    path, image = folder / "map.yaml", folder / "map.pgm"
+    write_map(RosMap(cells, 0.25, (1.0, 2.0, 0.5)), path)
+    yield Kind("map", path, lambda: see(path), (mutate.blindly, mutate.yaml_text, mutate.yaml_text))
+    yield Kind("pgm", image, lambda: see(path), (mutate.blindly,))
+    mesh = folder / "a.dae"
+    mesh.write_bytes(trimesh.exchange.dae.export_collada([box]))
+    yield Kind("dae", mesh, lambda: see(mesh), (mutate.blindly,))
+    world = folder / "a.world"
+    world.write_text(
+        "<sdf version='1.7'><world name='w'><model name='table'><pose>1 2 3 0 0 0.5</pose><link name='l'>"
+        "<visual name='v'><geometry><box><size>1 2 3</size></box></geometry></visual><visual name='m'><geometry><mesh>"
+        "<uri>a.dae</uri><scale>1 1 1</scale></mesh></geometry></visual></link></model></world></sdf>"
+    )
+    yield Kind("world", world, lambda: read_world(world), (mutate.blindly,))
 
 
 def _draco(box: trimesh.Trimesh) -> bytes:

@@ -139,6 +139,7 @@ def test_what_is_no_map_is_refused(tmp_path, fields, message):
         (b"P5\n40 30\n255\n" + bytes(1000), "found 40 x 30 pixels in its header and 1000 bytes after it"),
         (b"P5\n0 30\n255\n", "is not an image|has 0 x 30 pixels"),
         (b"P5\n100000 100000\n255\n", "has 100000 x 100000 pixels, expected at most"),
+        (b"P5\n9000 9000\n255\n", "has 9000 x 9000 pixels, expected at most 67108864"),
         (b"\x89PNG\r\n\x1a\n" + bytes(20), "is not an image of"),
         (
             b"P5\n2 2\n255\n" + bytes(4),

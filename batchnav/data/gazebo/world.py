@@ -39,7 +39,7 @@ _FRAMES = ("model", "include", "frame", "link", "joint")
 _LIGHTS = ("sun",)
 """Models of Gazebo without visuals."""
 _DEEPEST, _MOST_PARTS, _MOST_TRIANGLES, _LISTED = 16, 100_000, 2**25, 8
-"""Largest depth of nested models, numbers of visuals and triangles of a world, and names that a message lists."""
+"""Largest depth of nested models, number of visuals and of models, triangles of a world, and names in a message."""
 
 
 class LeftOut(NamedTuple):
@@ -94,7 +94,7 @@ class _Reader:
         self._models = models
         self.meshes: list[TriangleMesh] = []
         self.reasons: Counter[str] = Counter()
-        self._triangles = 0
+        self._triangles = self._models_read = 0
         self._load = functools.cache(lambda file: load_mesh(file, up="y"))  # in the axes of the file
 
     def read(self, world: ET.Element, folder: Path) -> None:
@@ -110,7 +110,7 @@ class _Reader:
             item = _Item(number, _category(name))
             try:
                 self._entity(element, _TO_WORLD, scope, folder, item, states.get(name))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 self.reasons[f"model {name[:60]!r}: {error}"] += 1
 
     def _entity(
@@ -118,6 +118,9 @@ class _Reader:
         state: ET.Element | None = None, depth: int = 0,
     ) -> None:  # fmt: skip
         """Read a <model> or an <include> in a frame `base`; `folder` is that of its SDF file."""
+        self._models_read += 1
+        if self._models_read > _MOST_PARTS:
+            raise MeshError(f"has more than {_MOST_PARTS} models")
         if depth > _DEEPEST:
             raise ValueError(f"models are nested deeper than {_DEEPEST}")
         model = element
