@@ -3,7 +3,9 @@
 Messages name the file or argument, what was found and what was expected.
 """
 
+import os
 import reprlib
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,8 +27,30 @@ def few(names: Sequence[str], most: int = 3, separator: str = ", ") -> str:
     return separator.join(names[:most]) + more
 
 
+def printable(text: str) -> str:
+    """Text as one line for a terminal or a log: line breaks and other control characters appear escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def shell_word(value: Any) -> str:
+    """A path or another value as one printable word of a command line for a POSIX shell.
+
+    Names with control characters, or that are not UTF-8, are written as $'...', which bash, zsh and ksh read.
+    """
+    text = str(value)
+    if text.isprintable():
+        return shlex.quote(text)
+    plain = (chr(b) if 32 <= b < 127 and b not in b"\\'" else f"\\x{b:02x}" for b in os.fsencode(text))
+    return f"$'{''.join(plain)}'"
+
+
 class BatchnavError(Exception):
-    """Base class of all errors that batchnav raises."""
+    """Base class of all errors that batchnav raises. The message is one line."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
     of_all_ranks = False
     """True if all ranks of a distributed run raise this error together, with the same message."""

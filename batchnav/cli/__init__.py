@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from batchnav import __version__
-from batchnav.errors import BatchnavError
+from batchnav.errors import BatchnavError, printable, shortened
 
 
 class Command(NamedTuple):
@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: command-line arguments; None: those of the process.
     """
-    name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
+    name, *rest = words = (sys.argv[1:] if arguments is None else arguments) or [""]
+    _prepare_streams(all(map(str.isprintable, words)))
     try:
         if name == "--version":
             print(f"batchnav {__version__}", flush=True)
@@ -71,6 +72,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise  # a different pipe broke, for example to a child process
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(f"error: {printable(shortened(str(error.filename)))}: {error.strerror}")
+
+
+def _prepare_streams(arguments_are_printable: bool) -> None:
+    """Make output possible in any encoding; where an argument has control characters, none reach the terminal.
+
+    The parser of arguments repeats them in its messages.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+        if not arguments_are_printable:
+            from batchnav.runtime.console.terminal import PlainStream  # rarely needed, and takes a while
+
+            setattr(sys, name, PlainStream(stream))
+
+
+class _OneLine(logging.Formatter):
+    """Formats each record as one line, apart from tracebacks."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -82,6 +109,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _run(name: str, arguments: Sequence[str]) -> None:
     """Run a command; messages of the package go to stderr."""
     logging.basicConfig(format="%(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_OneLine("%(message)s"))
     logging.getLogger("batchnav").setLevel(logging.INFO)  # messages such as the chosen renderer
     if name in SLOW and os.environ.get("RANK", "0") == "0":
         logging.getLogger("batchnav").info("batchnav %s: starting", __version__)

@@ -25,10 +25,10 @@ from typing import Any
 
 import torch
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from batchnav.agents.registry import REFERENCE_AGENTS, make_reference_agent
+from batchnav.cli.console import show
 from batchnav.data.scenes import load_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
@@ -158,7 +158,7 @@ def print_measures(model: OccupancyNet, recorded: RecordedMaps, rows: torch.Tens
         errors = path_errors(model, recorded, rows, batch, matrix)
         paths.add_row("network" + suffix, *(f"{value:.3f}" for value in errors))
     for table in (cells, paths):
-        Console().print(table)
+        show(table)
 
 
 def command(arguments: Sequence[str]) -> None:

@@ -7,14 +7,16 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
+
+from batchnav.errors import printable
+from batchnav.runtime.console.terminal import terminal
 
 
 def show(content: Any) -> None:
-    """Print a text or a rich table, without markup. Tables are wrapped at 240 columns unless stdout is a terminal."""
-    console = Console(width=None if sys.stdout.isatty() else 240)
-    console.print(content, markup=False, highlight=False, soft_wrap=not isinstance(content, Table))
+    """Print one line of text, or a rich table, wrapped at 240 columns unless stdout is a terminal; without markup."""
+    content = printable(content) if isinstance(content, str) else content
+    terminal(width=None if sys.stdout.isatty() else 240).print(content, soft_wrap=not isinstance(content, Table))
 
 
 AGENT = "AGENT"

@@ -20,10 +20,9 @@ from typing import Literal
 
 import torch
 import tyro
-from rich.console import Console
 
 from batchnav.agents.registry import REFERENCE_AGENTS, agent_name
-from batchnav.cli.console import AGENT, with_current_names
+from batchnav.cli.console import AGENT, show, with_current_names
 from batchnav.config import to_dict
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.envs.config import nav_config, with_camera
@@ -149,12 +148,12 @@ def measure(options: Options, ranks: Ranks) -> None:
         results = out / ("" if len(played) == 1 else name) / "results.json"
         write_results(results, evaluation, found)
         print_results(name, found, path.name)
-        Console().print(f"results: {results}", soft_wrap=True)
+        show(f"results: {results}")
     if len(compared) > 1:
         overall = {name: found.overall for name, found in compared.items()}
         print_agents(f"agents on {path.name}", overall, task.metric_specs)
     if options.report:
-        Console().print(f"report: {write_report(out, evaluation, compared, options.report_episodes)}", soft_wrap=True)
+        show(f"report: {write_report(out, evaluation, compared, options.report_episodes)}")
     if options.maps:
         write_maps(evaluation, first, out / "maps")
     if options.videos != "none":
@@ -176,7 +175,7 @@ def write_videos(evaluation: Evaluation, player: Player, folder: Path, kind: str
         topdown = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]), VIDEO_MAP_SIZE)
         path = folder / f"episode_{row:04d}.{kind}"
         {"gif": save_gif, "mp4": save_mp4}[kind](video_frames(topdown, recording, shortest), path)
-    Console().print(f"videos: {folder}", soft_wrap=True)
+    show(f"videos: {folder}")
 
 
 def write_maps(evaluation: Evaluation, player: Player, folder: Path) -> None:
@@ -187,7 +186,7 @@ def write_maps(evaluation: Evaluation, player: Player, folder: Path) -> None:
             grid = agent_map(recording.agent_map)
             what = f"Map of {player.name} in episode {row} in {evaluation.names[recording.scene]}."
             write_map(grid, folder / f"episode_{row:04d}.yaml", describe(grid, what))
-    Console().print(f"maps: {folder}", soft_wrap=True)
+    show(f"maps: {folder}")
 
 
 def find_players(
@@ -242,12 +241,12 @@ def default_folder(options: Options) -> Path:
 
 def print_results(name: str, played: Played, episodes: str) -> None:
     """Print the tables of an agent, and the episodes whose file states another distance."""
-    console, metrics = Console(), TASKS[played.player.config.task_name].metric_specs
+    metrics = TASKS[played.player.config.task_name].metric_specs
     print_scenes(f"{name} agent by scene", played.scenes, metrics)
     for line in played.mismatches[:MAX_LISTED]:
-        console.print(line, markup=False, highlight=False)
+        show(line)
     if len(played.mismatches) > MAX_LISTED:
-        console.print(f"... and {len(played.mismatches) - MAX_LISTED} more such episodes, see results.json")
+        show(f"... and {len(played.mismatches) - MAX_LISTED} more such episodes, see results.json")
     print_agents(f"{name} agent on {episodes}", {name: played.overall}, metrics)
 
 

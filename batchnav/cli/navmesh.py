@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import tyro
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from tyro.conf import FlagCreatePairsOff, Positional
 
 from batchnav.cli.console import show, with_axes
@@ -19,13 +19,14 @@ from batchnav.data.scenes import load_scene
 from batchnav.data.sources.asset import Part, oriented_asset
 from batchnav.data.sources.checks import mesh_warnings
 from batchnav.data.sources.scene_source import SceneSource
-from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.errors import ArgumentError, BatchnavError, printable
 from batchnav.export.ros_map import describe, floor_map
 from batchnav.navmesh.islands import list_islands
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
 from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console.terminal import terminal
 from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.frames import Up
 from batchnav.scene.ros_map import write_map
@@ -63,7 +64,7 @@ def bake_navmesh(
         settings: Habitat's settings, in metres and degrees.
     """
     out = out or mesh.with_suffix(".navmesh")
-    with Console(stderr=True).status(f"baking {mesh}"):
+    with terminal(stderr=True).status(Text(printable(f"baking {mesh}"))):
         asset = oriented_asset(mesh, up, scale, flip)
         source = SceneSource(str(mesh), (Part(asset),), two_sided=two_sided)
         loaded = source.load_mesh(appearance=False)

@@ -88,7 +88,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
     )  # fmt: skip
     page = Path(folder) / PAGE
     with replacing(page, BatchnavError) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
     return page
 
 

@@ -99,7 +99,7 @@ def write_model_card(
         played=f" {played}." if played else "", agents=" ".join(agents), inputs=_inputs(trained.env),
     )  # fmt: skip
     with replacing(folder / "README.md", BatchnavError) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:

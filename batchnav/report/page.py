@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import functools
 import logging
-import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ import jinja2
 import yaml
 
 from batchnav.config import to_dict
-from batchnav.errors import CheckpointError
+from batchnav.errors import CheckpointError, shell_word
 from batchnav.report.charts import COLOURS, LEARNING, Rows, charts
 from batchnav.report.metrics import is_plottable
 from batchnav.report.results import commit
@@ -45,7 +44,7 @@ def render(template: str, **values: Any) -> str:
 
 def command() -> str:
     """The command line of this process, quoted for a shell."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return " ".join(map(shell_word, [Path(sys.argv[0]).name, *sys.argv[1:]]))
 
 
 def now() -> str:
@@ -99,7 +98,7 @@ class RunPage:
         )  # fmt: skip
         try:
             with replacing(self.path, CheckpointError) as part:
-                part.write_text(text, encoding="utf-8")
+                part.write_text(text, encoding="utf-8", errors="backslashreplace")
         except CheckpointError as error:
             log.warning("%s", error)
 

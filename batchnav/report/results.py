@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from batchnav.errors import BatchnavError
+from batchnav.runtime.console.terminal import terminal
 from batchnav.runtime.device import machine
 from batchnav.runtime.files.reading import read_text
 
@@ -98,7 +98,7 @@ def print_table(title: str, rows: list[dict]) -> None:
     for r in rows:
         labels = [shown(r["params"].get(key)) for key in keys] + ([unit(r["metric"])] if len(metrics) > 1 else [])
         table.add_row(*labels, figure(r["value"]), spread(r))
-    console = Console(highlight=False)
+    console = terminal()
     console.print(f"{title} on {rows[0]['machine']}", table, sep="\n")
     console.print(", ".join(f"{key.replace('_', ' ')} {values[key][0]}" for key in values if len(values[key]) == 1))
 

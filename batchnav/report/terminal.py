@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from batchnav.evaluation.intervals import Summary, format_interval
 from batchnav.report.results import STYLE
 from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console.terminal import terminal
 from batchnav.types import Metric
 
 
@@ -23,7 +23,7 @@ def print_scenes(title: str, scenes: Mapping[str, Summary], metrics: Sequence[Me
     for scene, summary in scenes.items():
         means = (format_interval(summary[name])[0] for name in shown)
         table.add_row(scene, str(summary[shown[0]].count), *means)
-    Console().print(table)
+    terminal().print(table)
 
 
 def print_agents(title: str, agents: Mapping[str, Summary], metrics: Sequence[Metric]) -> None:
@@ -40,4 +40,4 @@ def print_agents(title: str, agents: Mapping[str, Summary], metrics: Sequence[Me
         table.add_section()
     count = next(iter(agents.values()))[names[0]]
     table.caption = f"{number_of(count.count, 'episode')} in {number_of(count.scenes, 'scene')}"
-    Console().print(table)
+    terminal().print(table)

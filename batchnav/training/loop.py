@@ -87,7 +87,8 @@ def _train(
         folder.begin(learner.frames, {m.name: (m.low, m.high) for m in headline_metrics(config.env.task_name)})
         if wandb and folder.open:
             folder.open.listeners.append(wandb_log(out, to_dict(config)))
-        log.info("%s", startup_summary(config, learner, out))
+        for line in startup_summary(config, learner, out).splitlines():
+            log.info("%s", line)
         traced = profile and ranks.is_rank_zero
         profiler = tracing(out / "trace.json") if traced else None
         progress = TrainingProgress(config.ppo.total_frames, learner.frames, quiet=not ranks.is_rank_zero)
@@ -96,7 +97,8 @@ def _train(
             _loop(config, learner, folder, validation, signals, progress, after_update)
             save(learner, config, folder)
         if signals.status is None:
-            log.info("%s", next_steps(learner.frames, out))
+            for line in next_steps(learner.frames, out).splitlines():
+                log.info("%s", line)
     return learner.frames
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from batchnav.data.scene_ref import scene_ids
+from batchnav.errors import printable, shell_word
 from batchnav.ppo.learner import Learner
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.device import machine
@@ -20,13 +21,14 @@ def startup_summary(config: TrainingConfig, learner: Learner, out: Path) -> str:
     return (
         f"training {config.env.task_name}{first} to {config.ppo.total_frames:,} on {several}{machine(learner.device)}: "
         f"{scenes}, {number_of(config.ppo.num_envs, 'environment')}, policy of {parameters:,} parameters\n"
-        f"output: {out} (policy.safetensors, metrics.jsonl); curves: tensorboard --logdir {out}"
+        f"output: {printable(str(out))} (policy.safetensors, metrics.jsonl); curves: "
+        f"tensorboard --logdir {shell_word(out)}"
     )
 
 
 def next_steps(frames: int, out: Path) -> str:
     """Message at the end of training: frames done, and the commands to evaluate and to continue."""
     return (
-        f"trained {frames:,} frames. To evaluate: batchnav evaluate {out} --report\n"
-        f"To continue: batchnav train --resume --out {out} --ppo.total-frames {2 * frames}"
+        f"trained {frames:,} frames. To evaluate: batchnav evaluate {shell_word(out)} --report\n"
+        f"To continue: batchnav train --resume --out {shell_word(out)} --ppo.total-frames {2 * frames}"
     )

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from batchnav.runtime.console.terminal import terminal
 
 SECONDS_BETWEEN_LINES = 15.0
 """Interval of plain lines, seconds, where the output is not a terminal."""
@@ -55,7 +56,7 @@ class TrainingProgress:
     """
 
     def __init__(self, total: int, done: int = 0, quiet: bool = False):
-        self.console = Console(quiet=quiet)
+        self.console = terminal(quiet=quiet)
         self.total, self.first, self.start = total, done, time.monotonic()
         self._last_shown = -math.inf
         self._in_notebook = self.console.is_jupyter and not quiet

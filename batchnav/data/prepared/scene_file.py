@@ -27,6 +27,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import zlib
 from pathlib import Path
 
@@ -34,7 +35,7 @@ import numpy as np
 
 from batchnav.data.sources.islands import keep_islands
 from batchnav.data.sources.scene_source import SceneSource
-from batchnav.errors import MeshError
+from batchnav.errors import MeshError, printable
 from batchnav.geometry import triangle
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
@@ -84,7 +85,7 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: 
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     sums = {name: zlib.crc32(array.data) for name, array in arrays.items()}
     metadata = {
-        "kind": _KIND, "name": scene.name, "made_from": made_from, "dropped": str(scene.mesh.num_dropped),
+        "kind": _KIND, "name": printable(scene.name), "made_from": made_from, "dropped": str(scene.mesh.num_dropped),
         "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface, "origin": json.dumps(scene.mesh.origin),
         **ids,
     }  # fmt: skip
@@ -229,7 +230,7 @@ def fingerprint(source: SceneSource) -> str:
     digest = hashlib.sha256(f"{baker_version()} {_tree_version()} {parts} {how}".encode())
     for file in source.files:
         state = file.stat() if file.is_file() else None
-        digest.update(f"{file.name} {state and (state.st_size, state.st_mtime_ns)}\n".encode())
+        digest.update(os.fsencode(f"{file.name} {state and (state.st_size, state.st_mtime_ns)}\n"))
     return digest.hexdigest()
 
 

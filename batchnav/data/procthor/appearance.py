@@ -92,7 +92,7 @@ class HouseMaterials:
 
     def asset(self, asset: str) -> str:
         """Material of an object, by its asset id."""
-        rng = RandomStream(zlib.crc32(asset.encode()))
+        rng = RandomStream(zlib.crc32(asset.encode("utf-8", "surrogatepass")))
         color = hsv(rng.uniform(0.0, 1.0), rng.uniform(0.05, 0.45), rng.uniform(0.3, 0.85))
         if category_of(asset) == "plant":
             color = hsv(rng.uniform(0.22, 0.36), rng.uniform(0.3, 0.6), rng.uniform(0.35, 0.65))
@@ -127,7 +127,7 @@ class HouseMaterials:
         else:
             tint = next((known for word, known in _COLORS if word in plain), default)
         family = next((known for word, known in _FAMILY_WORDS if word in plain), family)
-        number = zlib.crc32(name.encode()) % TEXTURE_FAMILIES[family].size
+        number = zlib.crc32(name.encode("utf-8", "surrogatepass")) % TEXTURE_FAMILIES[family].size
         return self._added(f"material {name} {tint} {family}", Finish(tint, FIRST[family] + number))
 
     def _added(self, name: str, finish: Finish) -> str:

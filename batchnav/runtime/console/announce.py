@@ -10,6 +10,7 @@ from typing import Any
 
 from numba.core import event as events
 
+from batchnav.errors import printable
 from batchnav.runtime.files.cache import cache_folder
 
 SECONDS = 1.0
@@ -20,9 +21,9 @@ log = logging.getLogger("batchnav")
 def announce(text: str) -> None:
     """Print a status line: to the `batchnav` logger if it has handlers, else to stderr."""
     if log.hasHandlers():
-        log.info("%s", text)
+        log.info("%s", printable(text))
     elif log.isEnabledFor(logging.INFO) or log.level == logging.NOTSET:
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
 
 def number_of(count: int, noun: str) -> str:

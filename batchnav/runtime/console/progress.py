@@ -7,10 +7,10 @@ import importlib.util
 import time
 from collections.abc import Callable, Iterator
 
-from rich.console import Console
 from rich.progress import Progress
 
 from batchnav.runtime.console.announce import announce
+from batchnav.runtime.console.terminal import terminal
 
 SECONDS_BETWEEN_LINES = 5.0
 """Shortest time between two lines where no bar is shown."""
@@ -26,7 +26,7 @@ def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
         title: name of the items, for example "maps".
         total: number of items.
     """
-    console, last = Console(stderr=True), time.monotonic()
+    console, last = terminal(stderr=True), time.monotonic()
     shown = console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
     with Progress(transient=True, console=console, disable=not shown) as progress:
         task = progress.add_task(title, total=total)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, shell_word
 
 log = logging.getLogger(__name__)
 KEPT_VERSIONS = 4
@@ -71,7 +71,7 @@ def private_folder(folder: Path) -> Path:
     elif state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         found, advice = (
             f"a folder that others can write (mode {stat.S_IMODE(state.st_mode):o})",
-            f"chmod -R go-w {folder}",
+            f"chmod -R go-w {shell_word(folder)}",
         )
     elif not os.access(folder, os.W_OK | os.X_OK):
         raise ArgumentError(f"cache folder {folder}: cannot be written; set BATCHNAV_CACHE to a writable folder")

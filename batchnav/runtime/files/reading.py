@@ -6,11 +6,13 @@ memory is allocated, and errors of the operating system and of libraries become 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import os
 import stat
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -77,15 +79,20 @@ def read_array(path: str | Path, error: type[BatchnavError]) -> np.ndarray:
         raise error(f"{path}: cannot be read as a .npy file ({_line(problem)})") from problem
 
 
-def open_tensors(path: str | Path, error: type[BatchnavError]) -> Any:
-    """A regular safetensors file, mapped into memory: the context manager of `safetensors.safe_open`, for torch.
+@contextlib.contextmanager
+def open_tensors(path: str | Path, error: type[BatchnavError]) -> Iterator[Any]:
+    """A regular safetensors file, mapped into memory, as a context manager like `safetensors.safe_open` for torch.
 
     Raises `error` for other kinds of files. `tensor_errors` lists what opening and reading a damaged file raise.
     """
     import safetensors  # not at the top: configurations are read without torch
 
-    open_regular(path, error).close()
-    return safetensors.safe_open(os.fspath(path), framework="pt")
+    with open_regular(path, error) as file:
+        name = os.fspath(path)
+        if not name.isprintable():  # safetensors refuses names that are not UTF-8
+            name = f"/dev/fd/{file.fileno()}"
+        with safetensors.safe_open(name, framework="pt") as tensors:
+            yield tensors
 
 
 def tensor_errors() -> tuple[type[Exception], ...]:
