@@ -14,11 +14,12 @@ import stat
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from batchnav.errors import BatchnavError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LIBRARY_ERRORS = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, ArithmeticError, SyntaxError, EOFError,
@@ -64,6 +65,8 @@ def read_text(path: str | Path, error: type[BatchnavError], most: int | None = N
 
 def read_array(path: str | Path, error: type[BatchnavError]) -> np.ndarray:
     """The array of a `.npy` file of versions 1 and 2, without Python objects. Raises `error` otherwise."""
+    import numpy as np  # not at the top: configurations are read without it
+
     data = read_regular(path, error)
     try:
         file = io.BytesIO(data)
@@ -85,7 +88,7 @@ def open_tensors(path: str | Path, error: type[BatchnavError]) -> Iterator[Any]:
 
     Raises `error` for other kinds of files. `tensor_errors` lists what opening and reading a damaged file raise.
     """
-    import safetensors  # not at the top: configurations are read without torch
+    import safetensors  # not at the top: configurations are read without it
 
     with open_regular(path, error) as file:
         name = os.fspath(path)
