@@ -26,6 +26,7 @@ from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
 from batchnav.data.habitat.urdf import read_urdf
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
 from batchnav.data.procthor.houses import make_procthor_house, read_houses
+from batchnav.data.sources.scene_source import mesh_source
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import specs_of
 from batchnav.navmesh.navmesh import NavMesh
@@ -47,6 +48,7 @@ from batchnav.types import Material, Surface, Texture, TriangleMesh
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scene"))
 from files import Gltf, ktx2
+from run_kinds import run_kinds
 
 INSTANCES = 2 * 2**30
 """Bytes that the triangles take which instances in glTF may make of any file."""
@@ -107,6 +109,9 @@ def kinds(folder: Path) -> Iterator[Kind]:
     path.write_bytes(_draco(box))
     yield Kind("draco", path, lambda path=path: see(path), (mutate.glb,), spare=INSTANCES)
     yield from _materials(folder / "materials", see)
+    yield from _annotations(folder / "annotations")
+    for name, path, use, mutators in run_kinds(folder, floor):
+        yield Kind(name, path, use, mutators)
     yield from _of_robots(folder / "robots", box, see)
     path = folder / "text.ply"
     path.write_bytes(trimesh.exchange.ply.export_ply(box, encoding="ascii"))
@@ -201,6 +206,33 @@ def _materials(folder: Path, see: Callable[[Path], None]) -> Iterator[Kind]:
         yield Kind(name, file, lambda: see(mesh), (mutate.blindly,))
 
 
+def _annotations(folder: Path) -> Iterator[Kind]:
+    """Lists of objects beside meshes with ids: HM3D's colours in a texture, Replica's and Gibson's numbers of faces."""
+    folder.mkdir()
+    box = trimesh.creation.box((6.0, 0.2, 8.0))
+    picture = Image.fromarray(np.array([[(255, 0, 0), (0, 10, 200)]], np.uint8))
+    uv = np.random.default_rng(1).uniform(0, 1, (len(box.vertices), 2))
+    painted = box.copy()
+    material = trimesh.visual.material.PBRMaterial(baseColorTexture=picture)
+    painted.visual = trimesh.visual.TextureVisuals(uv, material=material)
+    painted.export(folder / "X.semantic.glb")
+    text = 'HM3D Semantic Annotations\n1,FF0000,"door frame",0\n7,000AC8,"chair, armchair",2\n'
+    (folder / "X.semantic.txt").write_text(text)
+    numbered = trimesh.exchange.ply.export_ply(box, encoding="ascii").decode()
+    numbered = numbered.replace("end_header", "property int object_id\nend_header")
+    head, faces = numbered.split("end_header\n")
+    lines = [f"{line} {k % 3}" if line.startswith("3 ") and line.count(" ") == 3 else line
+             for k, line in enumerate(faces.splitlines())]  # fmt: skip
+    (folder / "mesh_semantic.ply").write_text(f"{head}end_header\n" + "\n".join(lines) + "\n")
+    objects = {"objects": [{"id": k, "class_name": "chair"} for k in range(3)]}
+    (folder / "info_semantic.json").write_text(json.dumps(objects))
+    for name, file, mesh in (("semantic", "X.semantic.txt", "X.semantic.glb"),
+                             ("objects", "info_semantic.json", "mesh_semantic.ply")):  # fmt: skip
+        use = lambda mesh=folder / mesh: mesh_source(mesh).load_mesh()  # noqa: E731
+        more = (mutate.json_text, mutate.json_text) if name == "objects" else ()
+        yield Kind(name, folder / file, use, (mutate.blindly, *more))
+
+
 def _dataset(folder: Path) -> Iterator[Kind]:
     """A data set of Habitat's: its config, a stage's, an object's, a scene instance."""
 
@@ -214,6 +246,7 @@ def _dataset(folder: Path) -> Iterator[Kind]:
     config = write("own.scene_dataset_config.json", {
         **{key: {"paths": {".json": [value]}, "configs": []} for key, value in sections.items()},
         "navmesh_instances": {"a": "b"},
+        "semantic_scene_descriptor_instances": {"paths": {".json": ["*/*.lexicon.json"]}, "x": "objects/x.json"},
     })  # fmt: skip
     files = {
         "dataset": config,
