@@ -18,7 +18,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import summary
 
-from batchnav.errors import CheckpointError
+from batchnav.errors import CheckpointError, printable
 from batchnav.report.metrics import parse_row
 from batchnav.runtime.files.atomic import replacing
 from batchnav.runtime.files.reading import read_text
@@ -53,7 +53,7 @@ class Curves:
         # TensorBoard discards points of an earlier session from this step on.
         self._put(Event(step=frames + 1, session_log=SessionLog(status=SessionLog.START)))
 
-        plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
+        plain = {k: v if isinstance(v, (bool, int, float)) else printable(str(v)) for k, v in settings.items()}
         for part in summary.hparams(plain, {}):
             self._put(Event(step=frames, summary=part))
 

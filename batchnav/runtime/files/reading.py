@@ -72,6 +72,8 @@ def read_array(path: str | Path, error: type[BatchnavError]) -> np.ndarray:
         file = io.BytesIO(data)
         version = np.lib.format.read_magic(file)
         read_header: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in read_header:
+            raise ValueError(f"found version {version}, expected (1, 0) or (2, 0)")
         shape, is_fortran, dtype = read_header[version](file, max_header_size=_MAX_HEADER)
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject or min(shape, default=0) < 0 or size != len(data) - file.tell():
