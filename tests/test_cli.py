@@ -21,6 +21,7 @@ from batchnav.cli.bench import BENCHMARKS, INTEGERS, NUMBERS
 from batchnav.config import load_config
 from batchnav.data.catalog import SOURCES, Source
 from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.objectnav.episode_file import load_objectnav
 from batchnav.data.prepared.scene_file import load_prepared
 from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
@@ -58,7 +59,7 @@ def test_import_a_scan_and_make_episodes(run, tmp_path, monkeypatch):
     assert "data/mine/scan.scene: prepared" in run("data", "import", "scan.glb", "--up", "z", "--out", "data/mine")
     assert "up to date" in run("data", "import", "scan.glb", "--up", "z", "--out", "data/mine")
     assert NavMesh.load("data/mine/scan.navmesh").area == load_prepared("data/mine/scan.scene").navmesh.area
-    text = run("data", "episodes", "data/mine", "--out", "data/mine/train.json.gz", "--per-scene", 4, "--seed", 1)
+    text = run("data", "make-episodes", "data/mine", "--out", "data/mine/train.json.gz", "--per-scene", 4, "--seed", 1)
     assert "4 episodes in 1 scene" in text
     episodes = load_episodes("data/mine/train.json.gz")
     assert {e.scene_id for e in episodes} == {"data/mine/scan.scene"} and len(episodes) == 4
@@ -73,7 +74,7 @@ def test_prepare_in_place_and_episodes_in_one_file_per_scene(run, tmp_path):
     text = run("data", "prepare", folder, "--split", "val")
     assert text.count(": prepared") == 2 and (folder / "Adrian.scene").is_file()
     out = tmp_path / "val" / "val.json.gz"
-    run("data", "episodes", folder, "--split", "val", "--out", out, "--per-scene", 2, "--content")
+    run("data", "make-episodes", folder, "--split", "val", "--out", out, "--per-scene", 2, "--content")
     assert sorted(file.name for file in (out.parent / "content").iterdir()) == ["Adrian.json.gz", "Ribera.json.gz"]
     assert [e.scene_id for e in load_episodes(out)] == ["gibson/Adrian.glb"] * 2 + ["gibson/Ribera.glb"] * 2
     run("data", "validate", out, "--scenes-dir", folder.parent)
@@ -133,10 +134,13 @@ def test_navmesh_bake_info_and_view(run, tmp_path):
         (("data", "prepare", "absent"), "absent: found no such"),
         (("data", "download", "absent"), "absent: found no data set"),
         (("data", "download"), "uids: found none"),
-        (("data", "episodes", "absent.glb", "--out", "e.json.gz"), "absent.glb"),
-        (("data", "episodes", "house:1", "--out", "e.json.gz", "--per-scene", "0"), "per_scene: found 0"),
-        (("data", "episodes", "house:1", "--out", "e.json.gz", "--per-scene", str(10**30)), "per_scene: found 10000"),
-        (("data", "episodes", "house:1", "--out", "e.json.gz", "--seed", "-1"), "seed: found -1"),
+        (("data", "make-episodes", "absent.glb", "--out", "e.json.gz"), "absent.glb"),
+        (("data", "make-episodes", "house:1", "--out", "e.json.gz", "--per-scene", "0"), "per_scene: found 0"),
+        (
+            ("data", "make-episodes", "house:1", "--out", "e.json.gz", "--per-scene", str(10**30)),
+            "per_scene: found 10000",
+        ),
+        (("data", "make-episodes", "house:1", "--out", "e.json.gz", "--seed", "-1"), "seed: found -1"),
         (("bench", "sim", "--steps", "-1"), "--steps: found -1"),
         (("bench", "sim", "--seconds", "nan"), "--seconds: found nan"),
         (("bench", "sim", "--seconds", "1e999"), "--seconds: found inf"),
@@ -378,3 +382,16 @@ def test_help_of_train_lists_options_of_all_levels(run, capsys):
 def test_error_for_an_unknown_configuration_lists_the_known_ones(run):
     with pytest.raises(SystemExit, match=r"error: cpu: no such file.*pointnav_depth_cpu, pointnav_depth_h200"):
         run("train", "--config", "cpu")
+
+
+def test_make_objectnav_episodes(run, tmp_path):
+    out = tmp_path / "val.json.gz"
+    text = run("data", "make-episodes", "house:2", "--task", "objectnav", "--out", out, "--per-scene", 6, "--content")
+    assert "6 episodes in 1 scene" in text
+    dataset = load_objectnav(out)
+    assert len(dataset.episodes) == 6 and dataset.scene_goals("house:2").objects
+
+
+def test_a_former_name_of_a_subcommand_works_with_a_warning(run, tmp_path):
+    with pytest.warns(FutureWarning, match="data episodes is now data make-episodes"):
+        run("data", "episodes", "house:2", "--out", tmp_path / "val.json.gz", "--per-scene", 2)

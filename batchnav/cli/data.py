@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,35 +13,29 @@ from rich.table import Column, Table
 from tyro.conf import Positional
 
 from batchnav.cli.console import show, with_axes
+from batchnav.cli.make_episodes import make_episodes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.download import Login, download
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.find_sources import find_sources
 from batchnav.data.gazebo.world import SUFFIXES as WORLDS
 from batchnav.data.gazebo.world import read_world
-from batchnav.data.habitat.datasets import load_dataset
-from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
 from batchnav.data.prepared.prepare import Outcome, prepare
 from batchnav.data.procthor.import_houses import import_houses
-from batchnav.data.scene_ref import prepared_in
-from batchnav.data.scenes import find_scenes, load_scene
+from batchnav.data.scenes import load_scene
 from batchnav.data.sources.asset import frame_of
-from batchnav.data.sources.islands import check_rule, keep_islands
 from batchnav.data.sources.scene_source import SCENES_DIR, STAGE_CONFIG, SceneSource, mesh_source
 from batchnav.data.validate import validate
 from batchnav.envs.config import NavConfig, config_of
-from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.errors import ArgumentError
 from batchnav.export.glb import save_glb
 from batchnav.export.urdf import save_urdf
 from batchnav.policy.weights import load_policy
-from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.bundled import find_policy
 from batchnav.scene.frames import Up
-from batchnav.scene.scene import Scene
 
+_FORMER = {"episodes": "make-episodes"}
+"""Current names of subcommands by former name."""
 DATA = Path("data")
 """Default of Habitat's data folder, relative to the current folder."""
 
@@ -162,46 +157,6 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
         show(f"{urdf}")
 
 
-def make_episodes(
-    scenes: Positional[tuple[str, ...]],
-    /,
-    out: Path,
-    per_scene: int = 100,
-    seed: int = 0,
-    split: str = "train",
-    content: bool = False,
-    islands: str = "indoor",
-) -> None:
-    """Generate PointNav episodes with the rules of Habitat's generator.
-
-    Args:
-        scenes: scene files, folders of prepared scenes, dataset folders or configs, or "house:SEED".
-        out: the .json.gz file to write.
-        per_scene: number of episodes per scene.
-        seed: seed of the episodes.
-        split: split of datasets.
-        content: write one file per scene into a folder `content` next to OUT, as Habitat does.
-        islands: islands that episodes take place on: all; largest; indoor, without roofs and yards where a large island
-            has a ceiling; or the number of an island.
-    """
-    check_rule(islands)
-    check_int("per_scene", per_scene, 1, 2**24)
-    check_seed(seed)
-    episodes: list[Episode] = []
-    for scene in [scene for name in scenes for scene in _scenes(name, split)]:
-        try:
-            kept = keep_islands(scene, islands)
-            if kept is not scene:
-                show(f"{scene.name}: {_left_out(scene, kept)}; --islands all keeps them")
-            episodes += generate_episodes(kept, per_scene, seed)
-        except EpisodeError as error:
-            show(f"skipped: {error}")
-    if not episodes:
-        raise EpisodeError(f"{out}: found no episodes in {len(scenes)} scenes, expected at least one; use other scenes")
-    save_episodes(episodes, out, content)
-    show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
-
-
 def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", scenes_dir: Path = SCENES_DIR) -> None:
     """Check scenes, navmeshes and episode files. Exit status 1 if there are errors.
 
@@ -220,22 +175,6 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
             show(f"{path}: no errors")
     if broken:
         sys.exit(1)
-
-
-def _scenes(name: str, split: str) -> list[Scene]:
-    """The scenes of a name: a single scene, or the scenes of a folder or dataset."""
-    path = Path(name)
-    if prepared := prepared_in(path):
-        return find_scenes(map(str, prepared), appearance=False)
-    if path.is_dir() or name.endswith(DATASET_CONFIG):
-        return load_dataset(path, split).load_scenes(appearance=False)
-    return find_scenes([name], appearance=False)
-
-
-def _left_out(scene: Scene, kept: Scene) -> str:
-    """What `keep_islands` left out of a scene."""
-    number = scene.navmesh.num_islands - kept.navmesh.num_islands
-    return f"left out {number_of(number, 'island')} of {scene.navmesh.area - kept.navmesh.area:.1f} m²"
 
 
 def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSource:
@@ -275,6 +214,9 @@ def command(arguments: Sequence[str]) -> None:
     """Run `batchnav data SUBCOMMAND`."""
     functions: dict[str, Callable[..., Any]] = {
         "list": list_data, "download": download_data, "import": import_data, "prepare": prepare_data,
-        "export": export_scene, "episodes": make_episodes, "validate": validate_data,
+        "export": export_scene, "make-episodes": make_episodes, "validate": validate_data,
     }  # fmt: skip
+    if arguments[:1] and arguments[0] in _FORMER:
+        warnings.warn(f"data {arguments[0]} is now data {_FORMER[arguments[0]]}", FutureWarning, stacklevel=2)
+        arguments = [_FORMER[arguments[0]], *arguments[1:]]
     tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav data", args=with_axes(arguments))

@@ -107,7 +107,7 @@ def _or_in(scenes_dir: Path | None) -> str:
 def located(scene_id: str, scenes_dir: Path, folder: str) -> str:
     """The scene id, with its file in `folder` where only that one exists: an episode file's own folder.
 
-    Paths in a file that `batchnav data episodes` wrote count from the folder where the command was called.
+    Paths in a file that `batchnav data make-episodes` wrote count from the folder where the command was called.
     """
     ref = parse_scene_id(scene_id)
     if isinstance(ref, GeneratedRef) or not folder:

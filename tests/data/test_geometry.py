@@ -231,7 +231,7 @@ def test_roofs(tmp_path, capsys, caplog):
         load_scene(path, islands="outdoor")
     with pytest.raises(ArgumentError, match="expected a number from 0 to 1"):
         load_scene(path, islands="7")
-    cli.command(["episodes", str(path), "--out", str(tmp_path / "e.json.gz"), "--per-scene", "20"])
+    cli.command(["make-episodes", str(path), "--out", str(tmp_path / "e.json.gz"), "--per-scene", "20"])
     assert "left out 1 island of" in capsys.readouterr().out
 
 

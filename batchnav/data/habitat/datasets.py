@@ -73,7 +73,7 @@ class Dataset:
         if self.episode_file is None:
             raise EpisodeError(
                 f"{self.path}: found no PointNav episodes of split {self.split!r}, expected "
-                f"{_episode_pattern(self.path, self.split)} (`batchnav data episodes` makes one)"
+                f"{_episode_pattern(self.path, self.split)} (`batchnav data make-episodes` makes one)"
             )
         return load_episodes(self.episode_file)
 

@@ -14,7 +14,7 @@ from batchnav.errors import ArgumentError
 
 @dataclass(frozen=True)
 class ViewPointRules:
-    """Where view points are searched, and what must be visible from them."""
+    """Candidates for view points, and the coverage that they need."""
 
     step: float
     """Spacing of candidates along x and z, metres."""
@@ -37,7 +37,7 @@ class ViewPointRules:
 
 @dataclass(frozen=True)
 class EpisodeRules:
-    """Which starts an episode may have."""
+    """Limits of an episode: start, distance and path."""
 
     closest: float = 1.0
     """Shortest geodesic distance to the nearest view point, metres."""

@@ -101,6 +101,6 @@ def describe_islands(scene: Scene) -> tuple[str, list[str]]:
     text = f"{scene.name}: episodes take place on {len(playable)} islands: {'; '.join(lines)}"
     warnings = [
         f"{scene.name}: {', '.join(map(str, outdoors))} has no ceiling above, as a roof; episodes take place there: "
-        "leave it out with `--islands indoor` (`data import`, `data episodes`), or `load_scene(islands='indoor')`"
+        "leave it out with `--islands indoor` (`data import`, `data make-episodes`), or `load_scene(islands='indoor')`"
     ] if outdoors else []  # fmt: skip
     return text, warnings

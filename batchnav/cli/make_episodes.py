@@ -1,0 +1,124 @@
+"""`batchnav data make-episodes`: fixed episodes of PointNav and ObjectNav."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from batchnav.cli.console import show
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.episodes.generate import generate_episodes
+from batchnav.data.habitat.datasets import load_dataset
+from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
+from batchnav.data.objectnav.episode_file import save_objectnav
+from batchnav.data.objectnav.generate import generate_objectnav
+from batchnav.data.objectnav.view_points import with_goals
+from batchnav.data.scene_ref import prepared_in
+from batchnav.data.scenes import find_scenes
+from batchnav.data.sources.islands import check_rule, keep_islands
+from batchnav.envs.config import nav_config
+from batchnav.errors import EpisodeError
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.checks import check_int, check_seed
+from batchnav.runtime.console.announce import number_of
+from batchnav.scene.scene import Scene
+from batchnav.tasks.objectnav import ObjectNavConfig
+
+
+def make_episodes(
+    scenes: Positional[tuple[str, ...]],
+    /,
+    out: Path,
+    task: Literal["pointnav", "objectnav"] = "pointnav",
+    per_scene: int = 100,
+    seed: int = 0,
+    split: str = "train",
+    content: bool = False,
+    islands: str = "indoor",
+    preset: str | None = None,
+    rules: str | None = None,
+    labels: str | None = None,
+    device: str = "auto",
+) -> None:
+    """Generate episodes with the rules of Habitat's generators.
+
+    Args:
+        scenes: scene files, folders of prepared scenes, dataset folders or configs, or "house:SEED".
+        out: the .json.gz file to write.
+        task: pointnav, or objectnav for scenes with object ids and categories.
+        per_scene: number of episodes per scene.
+        seed: seed of the episodes.
+        split: split of datasets.
+        content: write one file per scene into a folder `content` next to OUT, as Habitat does.
+        islands: islands that episodes take place on: all; largest; indoor, without roofs and yards where a large island
+            has a ceiling; or the number of an island.
+        preset: environment whose body the navmesh is for, such as objectnav_hm3d; default: navmeshes as they are.
+        rules: rules of ObjectNav's view points and episodes: hm3d_v2, hssd, ovon or procthor; default: the
+            preset's, or hm3d_v2.
+        labels: map from the scenes' labels to ObjectNav's categories: hm3d, mp3d, hssd, procthor, procedural or all;
+            default: the preset's, or hm3d.
+        device: device that renders for ObjectNav: auto, cpu or cuda.
+    """
+    check_rule(islands)
+    check_int("per_scene", per_scene, 1, 2**24)
+    check_seed(seed)
+    config = nav_config(preset, {}, task)
+    settings = config.body.navmesh if preset else None
+    has_ids = isinstance(config.task, ObjectNavConfig)
+    kept = _kept((scene for name in scenes for scene in _scenes(name, split, settings, has_ids)), islands)
+    if isinstance(config.task, ObjectNavConfig):
+        rules, labels = rules or config.task.rules, labels or config.task.labels
+        with_view_points = with_goals(kept, rules, labels, device)
+        for scene in with_view_points:
+            if scene.goals is not None and not scene.goals.objects:
+                show(f"skipped: {scene.name}: found no object of a category with view points")
+        dataset = generate_objectnav(with_view_points, per_scene, seed, rules, labels)
+        save_objectnav(dataset, out, content)
+        episodes: list[Episode] = [*dataset.episodes]
+    else:
+        episodes = _pointnav(kept, per_scene, seed)
+        if not episodes:
+            raise EpisodeError(
+                f"{out}: found no episodes in {len(scenes)} scenes, expected at least one; use other scenes"
+            )
+        save_episodes(episodes, out, content)
+    show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
+
+
+def _pointnav(scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episode]:
+    """PointNav episodes; scenes without any are named and skipped."""
+    episodes: list[Episode] = []
+    for scene in scenes:
+        try:
+            episodes += generate_episodes(scene, per_scene, seed)
+        except EpisodeError as error:
+            show(f"skipped: {error}")
+    return episodes
+
+
+def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
+    """The scenes with some of their islands; prints what is left out."""
+    for scene in scenes:
+        try:
+            kept = keep_islands(scene, islands)
+        except EpisodeError as error:
+            show(f"skipped: {error}")
+            continue
+        if kept is not scene:
+            number, area = scene.navmesh.num_islands - kept.navmesh.num_islands, scene.navmesh.area - kept.navmesh.area
+            show(f"{scene.name}: left out {number_of(number, 'island')} of {area:.1f} m²; --islands all keeps them")
+        yield kept
+
+
+def _scenes(name: str, split: str, settings: NavMeshSettings | None, appearance: bool) -> list[Scene]:
+    """The scenes of a name: a single scene, or the scenes of a folder or dataset; arguments as in `load_scene`."""
+    path = Path(name)
+    if prepared := prepared_in(path):
+        return find_scenes(map(str, prepared), settings=settings, appearance=appearance)
+    if path.is_dir() or name.endswith(DATASET_CONFIG):
+        return load_dataset(path, split).load_scenes(settings=settings, appearance=appearance)
+    return find_scenes([name], settings=settings, appearance=appearance)
