@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A machine with an NVIDIA GPU uses CUDA's compiler wheels and the GPU configuration.
 GPU := $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU && echo yes)
 EXTRA := $(if $(GPU),[cuda],)
-CONFIG ?= configs/$(if $(GPU),pointnav_depth_h200,pointnav_depth_cpu).yaml
+CONFIG ?= configs/$(if $(GPU),pointnav_depth_h200,pointnav_waypoint_cpu).yaml
 OUT ?= runs/pointnav
 SEED ?= 0
 N ?= 10000

@@ -16,6 +16,7 @@ from PIL import Image
 from worlds import write_box, write_floor, write_json
 
 import batchnav
+from batchnav.bench import options
 from batchnav.cli import COMMANDS, SLOW, main
 from batchnav.cli.bench import BENCHMARKS, INTEGERS, NUMBERS
 from batchnav.config import load_config
@@ -25,6 +26,7 @@ from batchnav.data.objectnav.episode_file import load_objectnav
 from batchnav.data.prepared.scene_file import load_prepared
 from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.procedural import BENCHMARK_HOUSE
 from batchnav.runtime.files.bundled import CONFIGS
 from batchnav.training import start
 from batchnav.training.config import TrainingConfig
@@ -214,7 +216,7 @@ def test_usage_and_exit_status(run, arguments, status, capsys):
         run(*arguments)
     assert caught.value.code == status
     out = capsys.readouterr().out
-    assert "batchnav doctor\n" in out and "batchnav navmesh {bake,info,view}" in out
+    assert "batchnav doctor\n" in out and "batchnav navmesh {bake,info,view,map}" in out
 
 
 @pytest.mark.parametrize("command", SLOW)
@@ -358,25 +360,58 @@ def test_configurations_are_found_by_name(name, tmp_path, monkeypatch):
 
 
 def test_default_configuration_depends_on_the_machine(monkeypatch):
-    for has_gpu, name in ((False, "pointnav_depth_cpu"), (True, "pointnav_depth_h200")):
+    for has_gpu, name in ((False, "pointnav_waypoint_cpu"), (True, "pointnav_depth_h200")):
         monkeypatch.setattr(start.torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
         assert start.parse([]).run == load_config(CONFIGS / f"{name}.yaml", TrainingConfig)
 
 
-def test_help_of_train_lists_options_of_all_levels(run, capsys):
+OPTIONS_OF_TRAIN = "--config", "--out", "--profile", "--allow-changes", "--gpus"
+
+
+def test_help_of_train_lists_options_and_configurations(run, capsys):
     with pytest.raises(SystemExit):
         run("train", "--help")
     text = capsys.readouterr().out
-    for option in (
-        "--config",
-        "--out",
-        "--profile",
-        "--allow-changes",
-        "--gpus",
-        "--ppo.num-envs",
-        "--env.task.max-steps",
-    ):
-        assert option in text
+    assert all(word in text for word in (*OPTIONS_OF_TRAIN, "--help-all"))
+    for path in CONFIGS.glob("*.yaml"):
+        assert (f"  {path.stem}\n      " in text) == (not path.stem.startswith("cartpole")), path
+
+
+def test_help_all_of_train_lists_options_of_all_levels(run, capsys):
+    with pytest.raises(SystemExit):
+        run("train", "--help-all")
+    text = capsys.readouterr().out
+    assert all(word in text for word in (*OPTIONS_OF_TRAIN, "--ppo.num-envs", "--env.task.max-steps"))
+
+
+HELPS = """
+import sys
+from batchnav.cli import main
+for words in sys.stdin.read().splitlines():
+    try:
+        main([*words.split(), "--help"])
+    except SystemExit as end:
+        assert end.code == 0, words
+    heavy = {"torch", "numba", "scipy", "trimesh", "matplotlib"} & set(sys.modules)
+    assert not heavy, (words, heavy)
+"""
+
+
+def test_help_imports_nothing_heavy():
+    """PyTorch and numba take seconds to import, on a cold disk half a minute."""
+    words = ["train", "train cartpole", "train anticipation", "evaluate", "view", "doctor", "data", "navmesh"]
+    words += [f"bench {name}" for name in BENCHMARKS]
+    words += [
+        f"data {name}" for name in ("list", "download", "import", "prepare", "export", "make-episodes", "validate")
+    ]
+    words += [f"navmesh {name}" for name in ("bake", "info", "view")]
+    found = subprocess.run([sys.executable, "-c", HELPS], input="\n".join(words), capture_output=True, text=True)
+    assert found.returncode == 0 and not found.stderr, found.stderr
+    assert found.stdout.count("usage:") >= len(words)
+
+
+def test_the_scene_of_benchmarks():
+    assert f"house:{BENCHMARK_HOUSE}" == options.SCENE
 
 
 def test_error_for_an_unknown_configuration_lists_the_known_ones(run):

@@ -14,28 +14,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from batchnav.bench.options import LoadOptions as Options
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
 from batchnav.data.scenes import find_scene
-from batchnav.procedural import BENCHMARK_HOUSE
 from batchnav.report.results import record, row
 from batchnav.scene.mesh import load_mesh, save_mesh
 
 IMPORT = "import time, torch; start = time.perf_counter(); import batchnav; print(time.perf_counter() - start)"
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of the benchmark."""
-
-    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
-    """Scene ids: house:7, mesh files, prepared scenes."""
-    repeats: int = 9
-    """Measurements of each."""
-    record: bool = False
-    """Append the results to eval/results/load.jsonl."""
 
 
 def main(options: Options) -> None:

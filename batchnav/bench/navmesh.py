@@ -13,37 +13,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from batchnav.bench.options import NavmeshOptions as Options
 from batchnav.data.scenes import find_scenes
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.procedural import BENCHMARK_HOUSE
 from batchnav.report.results import record, row
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.threads import num_threads
 
 FORWARD = 0.25
 """Length of a step, metres."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of the benchmark."""
-
-    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
-    """Scene ids of the scenes to bake; queries use the navmesh of the last one."""
-    device: str = "auto"
-    batch: int = 2**20
-    """Queries per call."""
-    repeats: int = 9
-    """Measurements of each."""
-    record: bool = False
-    """Append the results to eval/results/navmesh.jsonl."""
 
 
 def main(options: Options) -> None:

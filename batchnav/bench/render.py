@@ -18,16 +18,14 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 
+from batchnav.bench.options import RenderOptions as Options
 from batchnav.data.scenes import find_scenes
 from batchnav.errors import DeviceError
-from batchnav.procedural import BENCHMARK_HOUSE
 from batchnav.renderers.base import Renderer
 from batchnav.renderers.choose import RENDERERS, random_views
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
@@ -56,34 +54,6 @@ Aim = Callable[[Views, int], Callable[[], None]]
 """Function of views and image side that returns a function which renders all views once."""
 Peers = dict[tuple[str, str], Aim]
 """Peers by name and rendered sensors."""
-
-
-@dataclass
-class Options:
-    """Options of the benchmark."""
-
-    device: str = "auto"
-    num_agents: tuple[int, ...] = ()
-    """Views per call; default 4096 on CUDA, 256 on the CPU."""
-    sizes: tuple[int, ...] = (64,)
-    """Sides of the square images, pixels."""
-    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
-    """Scene ids: house:7, mesh files; or houses:K, a batch of K procedural houses."""
-    renderers: tuple[Literal["raycast", "opengl"], ...] = ("raycast", "opengl")
-    sensors: tuple[str, ...] = ("depth",)
-    """Sets of sensors, each measured separately: names joined by +, as rgb+depth."""
-    culling: bool = False
-    """Also measure OpenGL without each kind of culling and without any."""
-    repeats: int = 7
-    """Measurements of each."""
-    peers: bool = True
-    """Also measure installed peers."""
-    seed: int = 0
-    """Seed for sampling views."""
-    record: bool = False
-    """Append the results to eval/results/render.jsonl."""
-    figure: Path | None = None
-    """Image file for a plot of frames/s against the number of agents."""
 
 
 def main(arguments: Options) -> None:

@@ -14,14 +14,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 
+from batchnav.bench.options import SimOptions as Options
 from batchnav.data.scenes import find_scenes
-from batchnav.procedural import BENCHMARK_HOUSE
 from batchnav.report.results import append_rows, figure, print_table, row
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
@@ -38,29 +36,6 @@ LEAST_STEPS = 10
 """Minimum number of steps per repeat."""
 ACTIONS = {"all": (STOP, RIGHT + 1), "moving": (FORWARD, RIGHT + 1), "forward": (FORWARD, LEFT)}
 """Range of the sampled actions: the first, and the one after the last."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of the benchmark."""
-
-    scenes: tuple[str, ...] = (f"house:{BENCHMARK_HOUSE}",)
-    """Scene ids: house:7, mesh files, prepared scenes."""
-    device: str = "auto"
-    num_envs: tuple[int, ...] = (256, 4096, 16384)
-    tasks: tuple[str, ...] = ("pointnav",)
-    """Names of tasks: pointnav, flee, explore."""
-    actions: tuple[Literal["all", "moving", "forward"], ...] = ("all", "moving")
-    noise: tuple[float, ...] = (0.0,)
-    """Multipliers of the actuation noise (LoCoBot, proportional controller)."""
-    steps: int = 200
-    """Steps per repeat; fewer where they would take longer than `seconds`."""
-    seconds: float = 0.5
-    """Longest duration of a repeat, seconds."""
-    repeats: int = 7
-    """Measurements of each."""
-    record: bool = False
-    """Append the results to eval/results/sim.jsonl."""
 
 
 def main(options: Options) -> None:

@@ -35,7 +35,6 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 
 import matplotlib.pyplot as plt
@@ -43,7 +42,7 @@ import numpy as np
 import torch
 from torch._inductor import config as inductor
 
-from batchnav.config import FORMERLY
+from batchnav.bench.options import TrainOptions as Options
 from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
@@ -69,34 +68,6 @@ PARTS = ("learning", "inference", "render", "simulation", "idle")
 """Parts of a frame's time."""
 STOP_LOGIT = -3.5
 """Bias of the stop action: an untrained policy then stops once in a hundred steps."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of the benchmark."""
-
-    device: str = "auto"
-    policies: tuple[str, ...] = tuple(POLICIES)
-    sizes: tuple[int, ...] = (64, 128)
-    """Sides of the square depth images, pixels."""
-    num_envs: tuple[int, ...] = (1024, 4096, 16384)
-    houses: int = 64
-    """Number of procedural houses, from seed 0."""
-    resident_scenes: int = field(default=0, metadata={FORMERLY: {"slots": None}})
-    """Houses in device memory at a time; 0: all of them."""
-    rollout_steps: int = 32
-    minibatch_frames: int = 16384
-    """Frames of one minibatch, for every number of environments."""
-    updates: int = 5
-    """Timed updates, after the warm-up."""
-    compile: bool = True
-    graphs: bool = True
-    deterministic: bool = False
-    """Use deterministic operations only."""
-    json: bool = False
-    """Print each result as a line of JSON."""
-    record: bool = False
-    """Append the results to eval/results/train.jsonl, and plot those of this commit in eval/results/train.png."""
 
 
 class Still(Wrapper):

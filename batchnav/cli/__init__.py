@@ -112,10 +112,10 @@ def _run(name: str, arguments: Sequence[str]) -> None:
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_OneLine("%(message)s"))
     logging.getLogger("batchnav").setLevel(logging.INFO)  # messages such as the chosen renderer
-    if name in SLOW and os.environ.get("RANK", "0") == "0":
+    asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    if name in SLOW and not asks_for_help and os.environ.get("RANK", "0") == "0":
         logging.getLogger("batchnav").info("batchnav %s: starting", __version__)
     command = importlib.import_module(f"batchnav.cli.{name}").command
-    importlib.import_module("batchnav.runtime.console.announce")  # announces kernel compilation
     command(arguments)
     sys.stdout.flush()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import tyro
 
+from batchnav.bench import options
 from batchnav.errors import ArgumentError
 from batchnav.renamed_keys import current_options
 from batchnav.runtime.checks import check_int, check_number
@@ -34,9 +37,9 @@ OPTIONAL = ("num_agents",)
 """Options of several values that may be empty: the benchmark then has a default for the device."""
 
 
-def check_options(options: Any) -> None:
+def check_options(chosen: Any) -> None:
     """ArgumentError for a numeric option out of range, or an option of several values that has none."""
-    for name, value in vars(options).items():
+    for name, value in vars(chosen).items():
         values = value if isinstance(value, tuple) else (value,)
         option = "--" + name.replace("_", "-")
         if not values and name not in OPTIONAL:
@@ -55,9 +58,14 @@ def command(arguments: Sequence[str]) -> None:
         lines = (f"  batchnav bench {known} ...\n      {about}" for known, about in BENCHMARKS.items())
         print("\n".join(["usage:", *lines, "", "options of a benchmark: batchnav bench sim --help"]))
         sys.exit(0 if name in ("-h", "--help") else 2)
-    benchmark = importlib.import_module(f"batchnav.bench.{name}")
-    options = current_options(benchmark.Options, rest)
-    prog = f"batchnav bench {name}"
-    found = tyro.cli(benchmark.Options, prog=prog, description=benchmark.__doc__, args=options)
+    kind = getattr(options, f"{name.capitalize()}Options")
+    arguments = current_options(kind, rest)
+    found = tyro.cli(kind, prog=f"batchnav bench {name}", description=_description(name), args=arguments)
     check_options(found)
-    benchmark.main(found)
+    importlib.import_module(f"batchnav.bench.{name}").main(found)  # imports PyTorch, which `--help` does not need
+
+
+def _description(name: str) -> str:
+    """The docstring of a benchmark's module, which is not imported."""
+    path = Path(options.__file__).with_name(f"{name}.py")
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

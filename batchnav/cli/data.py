@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 from rich.table import Column, Table
@@ -15,24 +15,13 @@ from tyro.conf import Positional
 from batchnav.cli.console import show, with_axes
 from batchnav.cli.make_episodes import make_episodes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
-from batchnav.data.download import Login, download
-from batchnav.data.find_sources import find_sources
-from batchnav.data.gazebo.world import SUFFIXES as WORLDS
-from batchnav.data.gazebo.world import read_world
-from batchnav.data.prepared.prepare import Outcome, prepare
-from batchnav.data.procthor.import_houses import import_houses
-from batchnav.data.scenes import load_scene
-from batchnav.data.sources.asset import frame_of
-from batchnav.data.sources.scene_source import SCENES_DIR, STAGE_CONFIG, SceneSource, mesh_source
-from batchnav.data.validate import validate
-from batchnav.envs.config import NavConfig, config_of
+from batchnav.data.folders import SCENES_DIR
 from batchnav.errors import ArgumentError
-from batchnav.export.glb import save_glb
-from batchnav.export.urdf import save_urdf
-from batchnav.policy.weights import load_policy
-from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.files.bundled import find_policy
-from batchnav.scene.frames import Up
+from batchnav.scene.axes import Up
+
+if TYPE_CHECKING:
+    from batchnav.data.prepared.prepare import Outcome
+    from batchnav.data.sources.scene_source import SceneSource
 
 _FORMER = {"episodes": "make-episodes"}
 """Current names of subcommands by former name."""
@@ -81,6 +70,8 @@ def download_data(
         password: secret of the API token, or access token of Hugging Face.
         replace: also download datasets that are already present.
     """
+    from batchnav.data.download import Login, download
+
     if not uids:
         raise ArgumentError("uids: found none, expected names from `batchnav data list`")
     for link in download(uids, data_path, Login(username, password), replace):
@@ -116,11 +107,17 @@ def import_data(
         sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of SOURCE.
         models: folders of models of a Gazebo world, besides those of GAZEBO_MODEL_PATH and GZ_SIM_RESOURCE_PATH.
     """
+    from batchnav.data.find_sources import find_sources
+    from batchnav.data.gazebo.world import SUFFIXES
+    from batchnav.data.prepared.prepare import prepare
+    from batchnav.data.procthor.import_houses import import_houses
+    from batchnav.data.sources.asset import frame_of
+
     if _is_procthor(source):
         sources, unknown = import_houses(source, sizes or source.with_name("asset_bbox.json"), out)
         if unknown.assets:
             show(str(unknown))
-    elif source.suffix.lower() in WORLDS:
+    elif source.suffix.lower() in SUFFIXES:
         sources = [_import_world(source, models, out)]
     else:
         sources = find_sources(source, split, frame_of(up))
@@ -136,6 +133,9 @@ def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", o
         split: split of datasets.
         out: folder for the prepared scenes; default: the folder of each mesh, where loading finds them.
     """
+    from batchnav.data.find_sources import find_sources
+    from batchnav.data.prepared.prepare import prepare
+
     _report(prepare([source for path in paths for source in find_sources(path, split)], out))
 
 
@@ -149,6 +149,14 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
         policy: policy whose body and camera the URDF describes: a file, run folder or bundled name; default: those of
             the default environment.
     """
+    from batchnav.data.scenes import load_scene
+    from batchnav.envs.config import NavConfig, config_of
+    from batchnav.export.glb import save_glb
+    from batchnav.export.urdf import save_urdf
+    from batchnav.policy.weights import load_policy
+    from batchnav.runtime.console.announce import number_of
+    from batchnav.runtime.files.bundled import find_policy
+
     mesh = load_scene(scene).mesh
     count = save_glb(mesh, out)
     show(f"{out}: {number_of(count, 'object')}, {number_of(len(mesh.faces), 'triangle')}")
@@ -165,6 +173,8 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
         split: split of datasets.
         scenes_dir: folder that contains the scenes of episodes.
     """
+    from batchnav.data.validate import validate
+
     broken = False
     for path in paths:
         findings = list(validate(path, split, scenes_dir))
@@ -179,6 +189,10 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
 
 def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSource:
     """Write a Gazebo world as a GLB file in OUT; prints what is left out."""
+    from batchnav.data.gazebo.world import read_world
+    from batchnav.data.sources.scene_source import mesh_source
+    from batchnav.export.glb import save_glb
+
     mesh, left_out = read_world(source, models)
     file = out / f"{source.stem}.glb"
     save_glb(mesh, file)
@@ -189,6 +203,8 @@ def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSourc
 
 def _is_procthor(path: Path) -> bool:
     """True for a JSON file that is not one of Habitat's configs: it holds ProcTHOR houses."""
+    from batchnav.data.sources.scene_source import STAGE_CONFIG
+
     name = path.name.removesuffix(".gz")
     is_json = name.endswith((".json", ".jsonl"))
     return is_json and not name.endswith(("_config.json", STAGE_CONFIG, "_instance.json"))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import tyro
 from rich.table import Table
 
 from batchnav import __version__
 from batchnav.cli.console import show
-from batchnav.diagnostics.installation import Finding, installation
 from batchnav.errors import ArgumentError
 from batchnav.runtime.files.bundled import find_config
+
+if TYPE_CHECKING:
+    from batchnav.diagnostics.installation import Finding
 
 
 def doctor(config: str | None = None) -> None:
@@ -21,6 +24,8 @@ def doctor(config: str | None = None) -> None:
         config: training configuration, a file or a bundled name; predict the memory of its run too, which generates the
             scenes.
     """
+    from batchnav.diagnostics.installation import installation  # imports numba, which `--help` does not need
+
     table = Table("what", "found", "to do")
     for finding in [*installation(__version__), *_devices(config)]:
         table.add_row(*finding)
@@ -29,6 +34,8 @@ def doctor(config: str | None = None) -> None:
 
 def _devices(config: str | None) -> list[Finding]:
     """Devices, renderers and memory; without a usable cache folder, the reason why they are missing."""
+    from batchnav.diagnostics.installation import Finding
+
     try:
         from batchnav.diagnostics.doctor import examine, memory_findings  # imports kernels, which are cached
     except ArgumentError as error:

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
 from batchnav.cli.console import show
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.habitat.datasets import load_dataset
-from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
-from batchnav.data.objectnav.episode_file import save_objectnav
-from batchnav.data.objectnav.generate import generate_objectnav
-from batchnav.data.objectnav.view_points import with_goals
-from batchnav.data.scene_ref import prepared_in
-from batchnav.data.scenes import find_scenes
-from batchnav.data.sources.islands import check_rule, keep_islands
-from batchnav.envs.config import nav_config
 from batchnav.errors import EpisodeError
-from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_int, check_seed
-from batchnav.runtime.console.announce import number_of
-from batchnav.scene.scene import Scene
-from batchnav.tasks.objectnav import ObjectNavConfig
+
+if TYPE_CHECKING:
+    from batchnav.data.episodes.episode import Episode
+    from batchnav.navmesh.settings import NavMeshSettings
+    from batchnav.scene.scene import Scene
 
 
 def make_episodes(
@@ -63,6 +52,15 @@ def make_episodes(
             default: the preset's, or hm3d.
         device: device that renders for ObjectNav: auto, cpu or cuda.
     """
+    from batchnav.data.episodes.episode_file import save_episodes
+    from batchnav.data.objectnav.episode_file import save_objectnav
+    from batchnav.data.objectnav.generate import generate_objectnav
+    from batchnav.data.objectnav.view_points import with_goals
+    from batchnav.data.sources.islands import check_rule
+    from batchnav.envs.config import nav_config
+    from batchnav.runtime.console.announce import number_of
+    from batchnav.tasks.objectnav import ObjectNavConfig
+
     check_rule(islands)
     check_int("per_scene", per_scene, 1, 2**24)
     check_seed(seed)
@@ -91,6 +89,8 @@ def make_episodes(
 
 def _pointnav(scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episode]:
     """PointNav episodes; scenes without any are named and skipped."""
+    from batchnav.data.episodes.generate import generate_episodes
+
     episodes: list[Episode] = []
     for scene in scenes:
         try:
@@ -102,6 +102,9 @@ def _pointnav(scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episod
 
 def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
     """The scenes with some of their islands; prints what is left out."""
+    from batchnav.data.sources.islands import keep_islands
+    from batchnav.runtime.console.announce import number_of
+
     for scene in scenes:
         try:
             kept = keep_islands(scene, islands)
@@ -116,6 +119,11 @@ def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
 
 def _scenes(name: str, split: str, settings: NavMeshSettings | None, appearance: bool) -> list[Scene]:
     """The scenes of a name: a single scene, or the scenes of a folder or dataset; arguments as in `load_scene`."""
+    from batchnav.data.habitat.datasets import load_dataset
+    from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
+    from batchnav.data.scene_ref import prepared_in
+    from batchnav.data.scenes import find_scenes
+
     path = Path(name)
     if prepared := prepared_in(path):
         return find_scenes(map(str, prepared), settings=settings, appearance=appearance)

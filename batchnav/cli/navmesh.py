@@ -15,23 +15,11 @@ from rich.text import Text
 from tyro.conf import FlagCreatePairsOff, Positional
 
 from batchnav.cli.console import show, with_axes
-from batchnav.data.scenes import load_scene
-from batchnav.data.sources.asset import Part, oriented_asset
-from batchnav.data.sources.checks import mesh_warnings
-from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import ArgumentError, BatchnavError, printable
-from batchnav.export.ros_map import describe, floor_map
-from batchnav.navmesh.islands import list_islands
-from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
-from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.console.terminal import terminal
-from batchnav.runtime.files.atomic import replacing
-from batchnav.scene.frames import Up
-from batchnav.scene.ros_map import write_map
-from batchnav.scene.scene import bake
-from batchnav.view.navmesh import draw_navmesh
+from batchnav.scene.axes import Up
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +51,12 @@ def bake_navmesh(
         scale: factor from the file's unit to metres; 0.001 for millimetres.
         settings: Habitat's settings, in metres and degrees.
     """
+    from batchnav.data.sources.asset import Part, oriented_asset
+    from batchnav.data.sources.checks import mesh_warnings
+    from batchnav.data.sources.scene_source import SceneSource
+    from batchnav.runtime.console.announce import number_of
+    from batchnav.scene.scene import bake
+
     out = out or mesh.with_suffix(".navmesh")
     with terminal(stderr=True).status(Text(printable(f"baking {mesh}"))):
         asset = oriented_asset(mesh, up, scale, flip)
@@ -82,6 +76,9 @@ def show_info(file: Positional[Path], /) -> None:
     Args:
         file: a .navmesh file.
     """
+    from batchnav.navmesh.islands import list_islands
+    from batchnav.navmesh.navmesh import NavMesh
+
     navmesh = NavMesh.load(file)
     table = Table(show_header=False)
     table.add_row("version", "1 (without settings)" if navmesh.settings is None else "2")
@@ -116,6 +113,10 @@ def plot_navmesh(
         goal: goal of the path, x y z, metres.
         height: y of the storey, metres; default: the storey of the main island.
     """
+    from batchnav.navmesh.navmesh import NavMesh
+    from batchnav.runtime.files.atomic import replacing
+    from batchnav.view.navmesh import draw_navmesh
+
     for name, value in [*(("start", v) for v in start or ()), *(("goal", v) for v in goal or ()), ("height", height)]:
         if value is not None:
             check_number(name, value, -MAX_COORDINATE, MAX_COORDINATE)
@@ -146,6 +147,10 @@ def write_floor_map(
         inflated: free space is the navmesh, which is shrunk by the agent's radius; switch Nav2's inflation off.
         raw: free space reaches the walls, and Nav2 inflates it. This is the default.
     """
+    from batchnav.data.scenes import load_scene
+    from batchnav.export.ros_map import describe, floor_map
+    from batchnav.scene.ros_map import write_map
+
     if inflated and raw:
         raise ArgumentError("--inflated, --raw: found both, expected one of them")
     grid = floor_map(load_scene(scene, appearance=False), floor, resolution, inflated)

@@ -15,17 +15,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
 from batchnav.cli.console import with_current_names
-from batchnav.cli.evaluate import find_players
-from batchnav.data.sources.scene_source import SCENES_DIR
-from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.bundled import find_episodes
-from batchnav.view.viewer.app import Viewer, open_session
-from batchnav.view.viewer.session import Session
+from batchnav.data.folders import SCENES_DIR
+
+if TYPE_CHECKING:
+    from batchnav.view.viewer.session import Session
 
 RENAMED = {"--policy": "--agents"}
 """Current names of options by former name."""
@@ -61,6 +59,8 @@ class Options:
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav view`."""
     options = parse(arguments)
+    from batchnav.view.viewer.app import Viewer  # imports PyTorch, which `--help` does not need
+
     viewer = Viewer(session_of(options), options.host, options.port)
     print(viewer.url, flush=True)
     try:
@@ -80,6 +80,11 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def session_of(options: Options) -> Session:
     """The viewer's session: scenes, episodes and agents."""
+    from batchnav.evaluation.players import find_players
+    from batchnav.runtime.device import resolve_device
+    from batchnav.runtime.files.bundled import find_episodes
+    from batchnav.view.viewer.app import open_session
+
     device = resolve_device(options.device)
     players = find_players(options.agents, device, "pointnav", options.sample) if options.agents else {}
     path = None if options.episodes is None else find_episodes(options.episodes)

@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from batchnav.data.episodes.episode import Episode
+from batchnav.data.folders import SCENES_DIR
 from batchnav.data.generated import is_cached
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.resolve import Loader, located, resolve
 from batchnav.data.scene_ref import FileRef, GeneratedRef, SceneRef, parse_scene_id, scene_ids
 from batchnav.data.sources.islands import check_rule, keep_islands
-from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource
+from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.files.atomic import as_path
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
-from batchnav.scene.frames import Up
+from batchnav.scene.axes import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import Scene

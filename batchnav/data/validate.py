@@ -11,11 +11,12 @@ from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.episodes.playing import in_scene_frames, unplayable_episodes
 from batchnav.data.find_sources import find_sources
+from batchnav.data.folders import SCENES_DIR
 from batchnav.data.prepared.scene_file import SUFFIX, load_prepared
 from batchnav.data.scene_findings import Finding, check_mesh, check_navmesh, scene_findings
 from batchnav.data.scene_ref import prepared_in
 from batchnav.data.scenes import find_scene, played_scene
-from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource
+from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.console.announce import number_of

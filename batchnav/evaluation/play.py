@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from batchnav.errors import ArgumentError
 from batchnav.mapping.mapper import Mapper
 from batchnav.mapping.state import MapLayers
 from batchnav.observation import Spec
+from batchnav.runtime.console.progress import Show
 from batchnav.types import Metric
 
 STEPS_BETWEEN_CHECKS = 16
@@ -65,7 +65,7 @@ class Recording(NamedTuple):
 
 @torch.inference_mode()
 def evaluate(
-    agent: Agent, env: NavEnv, num_episodes: int, seed: int = 0, progress: Callable[[int], None] | None = None
+    agent: Agent, env: NavEnv, num_episodes: int, seed: int = 0, progress: Show | None = None
 ) -> dict[str, np.ndarray]:
     """Play the first `num_episodes` episodes of the environment, and return the metrics of each.
 
@@ -77,7 +77,8 @@ def evaluate(
         env: environment to play in; it is reset with `seed`.
         num_episodes: M, at most the length of the episode table.
         seed: seed for episode sampling, where there is no table.
-        progress: called every `STEPS_BETWEEN_CHECKS` steps with the number of episodes that have ended.
+        progress: called every `STEPS_BETWEEN_CHECKS` steps with the number of episodes that have ended, the number of
+            steps, and the largest number of steps.
 
     Returns:
         f32 [M] for each metric of the task and each value of `Task.episode_info`, and "scene" i32 [M].
@@ -95,7 +96,8 @@ def evaluate(
     start = torch.ones(n, dtype=torch.bool, device=device)
     observations, _ = env.reset(seed=seed)
     agent.reset(n)
-    for step in range(-(-num_episodes // n) * task.max_steps):
+    most_steps = -(-num_episodes // n) * task.max_steps
+    for step in range(most_steps):
         before = torch.stack([*task.episode_info.values(), env.sim.bodies.scene.float()])
         observations, _, _, _, info = env.step(agent.act(observations, start))
         start = info["_episode"].clone()
@@ -105,7 +107,7 @@ def evaluate(
         if step % STEPS_BETWEEN_CHECKS == 0:
             ended = int(results[-1, :num_episodes].isfinite().sum())
             if progress:
-                progress(ended)
+                progress(ended, step + 1, most_steps)
             if ended == num_episodes:
                 break
     found = results[:, :num_episodes].cpu().numpy()

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import torch
 
 from batchnav.agents.protocol import Agent
-from batchnav.agents.registry import agent_config, agent_name, make_reference_agent, reference_agent
-from batchnav.envs.config import NavConfig, config_of
+from batchnav.agents.registry import (
+    REFERENCE_AGENTS,
+    agent_config,
+    agent_name,
+    make_reference_agent,
+    reference_agent,
+)
+from batchnav.envs.config import NavConfig, config_of, nav_config
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import CheckpointError
+from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.policy.weights import load_policy
-from batchnav.runtime.files.bundled import WEIGHTS
+from batchnav.runtime.files.bundled import WEIGHTS, find_policy
 from batchnav.runtime.files.reading import read_regular
+from batchnav.tasks import TASKS
 
 HASH_DIGITS = 16
 """Hex digits kept of a policy file's SHA-256."""
@@ -108,3 +116,38 @@ class ReferencePlayer:
 def policy_name(checkpoint: Path) -> str:
     """Name of a policy in tables: that of its folder, or of its file where the file is not `policy.safetensors`."""
     return checkpoint.resolve().parent.name if checkpoint.name == WEIGHTS else checkpoint.stem
+
+
+def find_players(
+    words: Sequence[str], device: torch.device, task_name: str, sample: bool = True, seed: int = 0
+) -> dict[str, Player]:
+    """The agents by their names in tables. Policies come first, since they determine the task.
+
+    Args:
+        words: policies (files, run folders, bundled names) and names of reference agents.
+        device: device of the policies.
+        task_name: task of the reference agents where there is no policy.
+        sample: sample the policies' actions; False: take the most probable ones.
+        seed: seed for action sampling.
+
+    Raises:
+        ArgumentError: the agents have different tasks or bodies, or a reference agent cannot play the task.
+    """
+    reference = [word for word in words if agent_name(word) in REFERENCE_AGENTS and not Path(word).exists()]
+    policies = [PolicyPlayer(find_policy(word), device, sample, seed) for word in words if word not in reference]
+    players: dict[str, Player] = {player.name: player for player in policies}
+    if len(players) < len(policies):
+        raise ArgumentError(f"agents: found {', '.join(words)}, expected policies in folders of different names")
+    config = policies[0].config if policies else nav_config(None, {}, task_name)
+    task = TASKS[config.task_name]
+    for name, player in players.items():
+        if (player.config.task, player.config.body) != (config.task, config.body):
+            raise ArgumentError(
+                f"{name}: found another task or body than that of {next(iter(players))}, expected equal ones; evaluate "
+                f"them separately"
+            )
+    for name in map(agent_name, reference):
+        if name not in task.reference_agents:
+            raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(task.reference_agents)}")
+        players[name] = ReferencePlayer(name, config)
+    return players

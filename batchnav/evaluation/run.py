@@ -14,15 +14,15 @@ from batchnav.config import to_dict
 from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.episodes.playing import check_episodes, episode_table
+from batchnav.data.folders import SCENES_DIR
 from batchnav.data.scenes import find_played
-from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.data.validate import distance_mismatches
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.intervals import Summary, summarise
 from batchnav.evaluation.play import Images, Recording, evaluate, record
-from batchnav.evaluation.players import Player, PolicyPlayer
+from batchnav.evaluation.players import Player
 from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder, images_along
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.console.progress import progress_bar
@@ -88,6 +88,15 @@ class Evaluation:
         self.episodes = check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
         self.bank = SceneBank.pack(scenes, device, appearance)
 
+    def check(self, player: Player) -> None:
+        """Make a player's environment and agent for one episode; raises what `play` would raise before its first step.
+
+        Environments of recordings (`player.config`) are checked too.
+        """
+        player.make_agent(self._environment(self.episodes[:1], player.env_config))
+        if player.config != player.env_config:
+            self._environment(self.episodes[:1], player.config)
+
     def play(self, player: Player) -> Played:
         """Play all episodes once, each rank its share; every rank returns the results of all episodes."""
         mine = self.ranks.shard(self.episodes)
@@ -137,16 +146,13 @@ class Evaluation:
         return NavEnv(self.bank, n, task=config.task_name, config=config, episodes=table, renderer=renderer, copy=False)
 
     def describe(self, player: Player) -> dict[str, str]:
-        """Episodes, task and training of a player in words, for the head of a report."""
+        """Episodes and task of a player in words, for the head of a report."""
         camera, body, task = player.config.camera, player.config.body, player.config.task
         most = "" if body.is_discrete else "at most "
-        description = {
+        return {
             "episodes": f"{len(self.episodes)} in {number_of(len(self.names), 'scene')}",
             "task": f"{', '.join(player.config.sensors)} {camera.width}x{camera.height} over {camera.hfov_deg:g}° "
             f"from {camera.camera_height:g} m, "
             f"turns of {most}{body.widest_turn_deg:g}°, steps of {most}{body.longest_step:g} m; "
             + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in to_dict(task).items()),
         }
-        if isinstance(player, PolicyPlayer) and "frames" in player.info:
-            description["trained for"] = f"{player.info['frames']:,} frames"
-        return description

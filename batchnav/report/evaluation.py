@@ -75,7 +75,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
     text = render(
         "report/pages/report.html",
         title=f"{task.title}: {', '.join(agents)} on {evaluation.path.name}",
-        header=_header(evaluation, played), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
+        header=_header(evaluation, agents), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
         metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
         table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in agents.items()},
         breakdowns=breakdowns(evaluation, played, metric), ends=bar_ends(metric, played),
@@ -173,12 +173,20 @@ def has_goals(played: Played) -> bool:
     return "start_distance" in played.episodes
 
 
-def _header(evaluation: Evaluation, played: Sequence[Played]) -> dict[str, str]:
-    """Header of the report: command, commit, date, device and versions."""
-    header = {**evaluation.describe(played[0].player), "command": command(), "commit": commit(), "date": now()}
-    header["device"] = machine(evaluation.bank.device)
+def _header(evaluation: Evaluation, agents: Mapping[str, Played]) -> dict[str, str]:
+    """Header of the report: episodes, task, training of each policy, command, commit, date, device and versions."""
+    header = evaluation.describe(next(iter(agents.values())).player)
+    trained = {name: frames_trained(each.player) for name, each in agents.items()}
+    if any(trained.values()):
+        header["trained for"] = ", ".join(f"{name}: {frames:,} frames" for name, frames in trained.items() if frames)
+    header |= {"command": command(), "commit": commit(), "date": now(), "device": machine(evaluation.bank.device)}
     header["versions"] = ", ".join(f"{name} {version}" for name, version in versions().items())
     return header
+
+
+def frames_trained(player: Player) -> int:
+    """Training frames of a policy as its file states them; 0 if it does not, and for reference agents."""
+    return int(player.info.get("frames") or 0) if isinstance(player, PolicyPlayer) else 0
 
 
 def _configurations(agents: Mapping[str, Played]) -> dict[str, str]:

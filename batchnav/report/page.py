@@ -43,8 +43,13 @@ def render(template: str, **values: Any) -> str:
 
 
 def command() -> str:
-    """The command line of this process, quoted for a shell."""
-    return " ".join(map(shell_word, [Path(sys.argv[0]).name, *sys.argv[1:]]))
+    """The command line of this process as one would type it, quoted for a shell."""
+    program = Path(sys.argv[0])
+    if program.name in ("batchnav", "__main__.py"):  # the installed command, or `python -m batchnav`
+        words = ["batchnav"]
+    else:
+        words = ["python", str(program)] if program.suffix == ".py" else [program.name]
+    return " ".join(map(shell_word, [*words, *sys.argv[1:]]))
 
 
 def now() -> str:

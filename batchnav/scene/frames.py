@@ -7,17 +7,16 @@ metres and subtracted in float64, axis by axis, before vertices become float32.
 from __future__ import annotations
 
 import logging
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from batchnav.errors import ArgumentError, MeshError
+from batchnav.scene.axes import Up
 from batchnav.types import FAR, TriangleMesh
 
 log = logging.getLogger(__name__)
 
-Up = Literal["auto", "x", "y", "z", "-x", "-y", "-z"]
-"""The axis of a mesh file that points up; "auto" is y."""
 LARGEST = 1e9
 """Largest coordinate that is recentred, metres; larger ones are no positions on Earth."""
 COARSEST = 0.01

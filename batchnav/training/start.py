@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import torch
 import tyro
@@ -23,37 +25,16 @@ from batchnav.training.config import TrainingConfig
 from batchnav.training.environment import prepare
 from batchnav.training.folder import CONFIG_NAME, RunFolder
 from batchnav.training.loop import train
+from batchnav.training.options import Options
 from batchnav.training.wandb import find_wandb
 
 
-class Command(NamedTuple):
-    """Train a navigation agent in PointGoal navigation or in the task of the configuration.
-
-    A run that was stopped or killed continues from its last save if the same command is repeated. SIGTERM, Ctrl-C and
-    SIGUSR1 save at the end of the current update and exit with status 143, 130 and 0; a second signal exits
-    immediately, in single-process training.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Command(Options):
+    """The options of a command line, and the configuration that they select and change."""
 
     run: Annotated[TrainingConfig, tyro.conf.arg(name="")]
-    config: str = ""
-    """Configuration: a YAML file or a bundled name. Default: pointnav_depth_h200 with a GPU, else pointnav_depth_cpu.
-    Every field of the configuration is an option."""
-    out: Path = Path("runs/pointnav")
-    """Folder of the run: weights, curves, resume state."""
-    resume: bool = False
-    """Continue the run in --out with its own configuration. Options given here change it from now on; config.yaml
-    records the changes. Example: `--resume --out runs/mine --ppo.total-frames 5_000_000`."""
-    wandb: bool = False
-    """Also send the curves to Weights & Biases; needs the package wandb."""
-    profile: bool = False
-    """Write a torch profiler trace of two updates, trace.json, to the folder."""
-    allow_changes: bool = False
-    """Continue the folder's run with a different configuration; config.yaml records the changes."""
-    gpus: int = 1
-    """Number of GPUs of this machine, with one process each, started by torchrun (with --device cpu: number of
-    processes). Each process has --ppo.num-envs environments and --scenes.resident-scenes scenes."""
-    max_restarts: int = 0
-    """Number of restarts of all processes from the last save after a process fails or is killed. 0: no restart."""
+    """The configuration; every field of it is an option."""
 
 
 def parse(arguments: Sequence[str]) -> Command:
@@ -62,7 +43,7 @@ def parse(arguments: Sequence[str]) -> Command:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--out", type=Path, default=Command._field_defaults["out"])
+    parser.add_argument("--out", type=Path, default=Options.out)
     known = parser.parse_known_args(arguments)[0]
     if known.config == "":
         raise ConfigError("--config: found an empty name, expected a file or a bundled name; omit it for the default")
@@ -72,9 +53,9 @@ def parse(arguments: Sequence[str]) -> Command:
         raise ConfigError(f"{known.out / CONFIG_NAME}: no such file, expected the folder of a run to continue")
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
     default = load_config(find_config(name), TrainingConfig, warn=not known.resume)
-    command = tyro.cli(
-        Command, default=Command(default, known.config or ""), args=list(arguments), prog="batchnav train"
-    )
+    filled = Command(run=default, config=known.config or "")
+    about = inspect.getdoc(Options)
+    command = tyro.cli(Command, default=filled, args=list(arguments), prog="batchnav train", description=about)
     validate(command.run)
     for name, value, least, most in (("gpus", command.gpus, 1, 1024), ("max-restarts", command.max_restarts, 0, 10**6)):
         if not least <= value <= most:
@@ -86,7 +67,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
 def default_config() -> str:
     """Name of the default configuration for this machine."""
-    return "pointnav_depth_h200" if torch.cuda.is_available() else "pointnav_depth_cpu"
+    return "pointnav_depth_h200" if torch.cuda.is_available() else "pointnav_waypoint_cpu"
 
 
 def start(arguments: Sequence[str]) -> None:

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from batchnav.data.episodes.episode import Episode, group_by_scene
 from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.folders import SCENES_DIR
 from batchnav.data.scenes import find_played
-from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.habitat import HabitatAgent
 from batchnav.habitat.side_by_side import Comparison, side_by_side

@@ -9,7 +9,7 @@ import pytest
 from worlds import write_floor
 
 from batchnav import NavEnv, load_scene
-from batchnav.cli import evaluate, main
+from batchnav.cli import main, measure
 from batchnav.config import from_dict, to_dict
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes
@@ -101,7 +101,7 @@ def test_programs_compile_what_a_house_needs(program):
 def test_baking_and_shortest_paths_are_precompiled_on_request(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(scene, "precompile", lambda *programs, **_: asked.extend(programs))
-    monkeypatch.setattr(evaluate, "precompile", lambda *programs, **_: asked.extend(programs))
+    monkeypatch.setattr(measure, "precompile", lambda *programs, **_: asked.extend(programs))
     scene.bake(load_mesh(write_floor(tmp_path / "floor.obj")), "floor", NavMeshSettings())
     assert asked == [SCENE_KERNELS]
     few = tmp_path / "few.json.gz"

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 import trimesh
 
+from batchnav.agents.registry import make_reference_agent
+from batchnav.agents.simple import GreedyAgent
 from batchnav.cli import evaluate as program
+from batchnav.cli import measure
+from batchnav.cli.measure import default_folder
 from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, ConfigError, EpisodeError
@@ -47,7 +51,7 @@ def test_a_scene_is_one_line_of_80_columns(capsys, monkeypatch):
 def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
     """Tables fit 80 columns, with the agent's means last; without --append-results, result files do not change."""
     rows = []
-    monkeypatch.setattr(program, "append_rows", lambda name, new: rows.append((name, new)))
+    monkeypatch.setattr(measure, "append_rows", lambda name, new: rows.append((name, new)))
     monkeypatch.setenv("COLUMNS", "80")
     options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path}
     program.main(program.Options(agents=("forward",), **options))
@@ -95,7 +99,7 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     name = checkpoint.parent.name
     (tmp_path / "metrics.jsonl").write_text('{"frames": 100, "seconds": 1.0, "success": 0.5}\n')
     rows = []
-    monkeypatch.setattr(program, "append_rows", lambda name, new: rows.extend(new))
+    monkeypatch.setattr(measure, "append_rows", lambda name, new: rows.extend(new))
     program.main(program.Options(
         agents=(str(checkpoint),), episodes=rooms / "mine.json.gz", device="cpu", report=True, append_results=True,
         report_episodes=2, out=tmp_path / "report",
@@ -121,7 +125,7 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
 def test_another_camera(rooms, checkpoint, tmp_path, monkeypatch):
     """All agents play with the camera, and results and rows contain it."""
     rows = []
-    monkeypatch.setattr(program, "append_rows", lambda name, new: rows.extend(new))
+    monkeypatch.setattr(measure, "append_rows", lambda name, new: rows.extend(new))
     options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path, "append_results": True}
     program.main(program.Options((str(checkpoint), "greedy"), camera_height=0.4, hfov_deg=110.0, **options))
     assert {(row["params"]["camera_height"], row["params"]["hfov_deg"]) for row in rows} == {(0.4, 110.0)}
@@ -163,6 +167,30 @@ def test_several_agents_on_the_same_episodes(rooms, checkpoint, tmp_path, capsys
         program.main(program.Options(agents=(*words, str(tmp_path / "one")), **options))
 
 
+def test_a_failing_agent_keeps_the_results_of_those_before(rooms, tmp_path, monkeypatch):
+    def act(self, observations, episode_start):
+        raise BatchnavError("greedy fails")
+
+    options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path}
+    monkeypatch.setattr(GreedyAgent, "act", act)
+    with pytest.raises(BatchnavError, match="greedy fails"):
+        program.main(program.Options(agents=("forward", "greedy", "random"), **options))
+    assert (tmp_path / "forward" / "results.json").is_file() and not (tmp_path / "random").exists()
+
+
+def test_all_agents_are_checked_before_any_plays(rooms, tmp_path, monkeypatch):
+    def make(name, env):
+        if name == "shortest_path":
+            raise ConfigError("shortest_path cannot be made")
+        return make_reference_agent(name, env)
+
+    options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path, "report": True}
+    monkeypatch.setattr("batchnav.evaluation.players.make_reference_agent", make)
+    monkeypatch.setattr("batchnav.evaluation.run.evaluate", lambda *args, **kwargs: pytest.fail("an agent played"))
+    with pytest.raises(ConfigError, match="cannot be made"):
+        program.main(program.Options(agents=("forward",), **options))  # the report adds the shortest-path follower
+
+
 def test_videos_of_a_few_episodes(rooms, checkpoint, tmp_path):
     options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path / "out"}
     program.main(program.Options(agents=(str(checkpoint),), videos="gif", **options))
@@ -174,7 +202,7 @@ def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     """Nothing is written into the package."""
 
     def folder_of(agent, **options):
-        return program.default_folder(program.Options(agents=(str(agent),), **options))
+        return default_folder(program.Options(agents=(str(agent),), **options))
 
     assert folder_of(checkpoint) == checkpoint.parent / "eval_val"
     assert folder_of("pointnav_h200") == Path("runs/pointnav_h200/eval_val")

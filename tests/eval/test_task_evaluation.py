@@ -8,6 +8,7 @@ import torch
 from gymnasium import spaces
 
 from batchnav.cli import evaluate as program
+from batchnav.cli import measure
 from batchnav.config import to_dict
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError
@@ -20,7 +21,7 @@ from batchnav.tasks import TASKS
 @pytest.mark.parametrize("task, agent", [("flee", "shortest_path"), ("explore", "frontier")])
 def test_the_agent_that_knows_the_map_is_ahead_of_the_one_that_walks_on(rooms, tmp_path, monkeypatch, task, agent):
     rows, shares = [], []
-    monkeypatch.setattr(program, "append_rows", lambda name, new: rows.append((name, new)))
+    monkeypatch.setattr(measure, "append_rows", lambda name, new: rows.append((name, new)))
     for name in (agent, "forward"):
         options = {"episodes": rooms / "mine.json.gz", "out": tmp_path, "device": "cpu", "append_results": True}
         program.main(program.Options(task=task, agents=(name,), **options))

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from worlds import write_episodes, write_floor
@@ -34,13 +35,43 @@ def test_scenes_are_for_the_agents_body(tmp_path):
         Evaluation(episodes, cpu, wide)
 
 
-def test_how_far_it_is_is_told(tmp_path, monkeypatch):
-    told: list[str] = []
+def test_progress_names_agent_steps_and_time_left(tmp_path, monkeypatch):
+    lines: list[str] = []
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(progress, "announce", told.append)
+    monkeypatch.setattr(progress, "announce", lines.append)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=iter(2.0 ** np.arange(1000)).__next__))
     path = write_episodes(tmp_path / "mine.json.gz", [str(write_floor(tmp_path / "floor.ply"))])
     Evaluation(path, torch.device("cpu"), BodyConfig()).play(ReferencePlayer("greedy", NavConfig()))
-    assert "episodes of greedy: 0 of 3" in told and told[-1] == "episodes of greedy: 3 of 3"
+    lines = [line for line in lines if "greedy" in line]
+    assert lines[0].startswith("episodes of greedy: 0 of 3, step 1 of at most 500, at most ")
+    assert lines[-1].startswith("episodes of greedy: 3 of 3, step ")
+
+
+@pytest.mark.parametrize(
+    "done, step, most_steps, expected",
+    [
+        (0, 0, 0, "maps: 0 of 12"),
+        (3, 0, 0, "maps: 3 of 12, about 30 s left"),
+        (12, 0, 0, "maps: 12 of 12"),
+        (11, 100, 500, "maps: 11 of 12, step 100 of at most 500, at most 40 s left"),
+    ],
+)
+def test_lines_of_progress(done, step, most_steps, expected):
+    assert progress.progress_line("maps", done, 12, step, most_steps, seconds=10.0) == expected
+
+
+def test_lines_of_progress_become_rarer(monkeypatch):
+    """A line every 5 s at first, later one for each tenth of the elapsed time."""
+    lines: list[str] = []
+    seconds = iter(range(-1, 1000))
+    monkeypatch.setattr(progress, "announce", lines.append)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    with progress.progress_bar("maps", 1000) as show:
+        for done in range(500):
+            show(done)
+    numbers = [int(line.split()[1]) for line in lines]
+    assert numbers[:3] == [4, 9, 14] and 25 <= len(lines) <= 40
+    assert numbers[-1] - numbers[-2] == pytest.approx(0.1 * numbers[-1], rel=0.1)
 
 
 def test_rows_name_what_is_not_as_usual():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from batchnav.agents.registry import make_reference_agent
-from batchnav.cli import anticipation
+from batchnav.cli import predictor
 from batchnav.cli.anticipation import Options
 from batchnav.data.scenes import load_scenes
 from batchnav.envs.nav import NavEnv
@@ -36,7 +36,7 @@ def recorded():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_maps, "WARM_UP_STEPS", 10)
         options = Options(Path("unused"), maps=48, num_envs=8, init_from="occupancy")
-        return anticipation.record_all(bank, options, torch.Generator().manual_seed(0))
+        return predictor.record_all(bank, options, torch.Generator().manual_seed(0))
 
 
 class Fixed(torch.nn.Module):
@@ -81,7 +81,7 @@ def test_all_episodes_give_about_the_same_number_of_maps(monkeypatch):
         monkeypatch.setattr(recorded_maps, name, value)
     bank = SceneBank.pack(load_scenes(["house:0-1"], appearance=False), "cpu")
     env = NavEnv(bank, 8, seed=0, sensors=("depth", "waypoint"), copy=False)
-    agent = make_reference_agent(anticipation.AGENT, env)
+    agent = make_reference_agent(predictor.AGENT, env)
     recorded_maps.record(env, agent, None, 40, torch.Generator().manual_seed(0), lambda count: None)
     assert len(kept) == 40 and min(kept) > 5.0 > min(seen)
 
@@ -187,7 +187,7 @@ def test_training_starts_from_given_weights(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(batches, "HELD_OUT", 2)
     out = tmp_path / "mine.safetensors"
     short = {"maps": 12, "num_envs": 4, "steps": 1, "path_steps": 1, "batch": 2, "device": "cpu"}
-    anticipation.main(Options(out, ("house:0-1",), **short, init_from="occupancy", learning_rate=0.0))
+    predictor.main(Options(out, ("house:0-1",), **short, init_from="occupancy", learning_rate=0.0))
     assert "network, rotated 30 degrees" in capsys.readouterr().out
     found, expected = load_occupancy(out).state_dict(), load_occupancy("occupancy").state_dict()
     for name, value in expected.items():
@@ -254,7 +254,7 @@ def test_the_command_writes_weights_and_prints_measures(tmp_path, capsys, monkey
     monkeypatch.setattr(recorded_maps, "WARM_UP_STEPS", 4)
     monkeypatch.setattr(batches, "HELD_OUT", 2)
     out = tmp_path / "mine.safetensors"
-    anticipation.main(Options(out, ("house:0-1",), maps=12, num_envs=4, steps=1, path_steps=1, batch=2, device="cpu"))
+    predictor.main(Options(out, ("house:0-1",), maps=12, num_envs=4, steps=1, path_steps=1, batch=2, device="cpu"))
     shown = capsys.readouterr().out
     assert [shown.count(text) for text in ("log loss, held-out scenes", "regret")] == [2, 2]
     assert load_occupancy(out)(torch.zeros(1, 6, WINDOW, WINDOW)).shape == (1, WINDOW, WINDOW)
@@ -264,17 +264,17 @@ def test_invalid_options_are_refused(recorded, tmp_path):
     with pytest.raises(ArgumentError, match="maps: found 48 of training scenes and 0 of held-out scenes"):
         batches.split_scenes(recorded, torch.Generator())
     with pytest.raises(ArgumentError, match="steps: found -1"):
-        anticipation.main(Options(tmp_path / "mine.safetensors", steps=-1))
+        predictor.main(Options(tmp_path / "mine.safetensors", steps=-1))
     with pytest.raises(ArgumentError, match="--steps and --path-steps are both 0; set one of them"):
-        anticipation.main(Options(tmp_path / "mine.safetensors", steps=0, path_steps=0))
+        predictor.main(Options(tmp_path / "mine.safetensors", steps=0, path_steps=0))
     with pytest.raises(ArgumentError, match="scenes: found 2 scenes, expected 10 or more"):
-        anticipation.main(Options(tmp_path / "mine.safetensors", ("house:0-1",), device="cpu"))
+        predictor.main(Options(tmp_path / "mine.safetensors", ("house:0-1",), device="cpu"))
     with pytest.raises(ArgumentError, match="learning_rate: found -1"):
-        anticipation.main(Options(tmp_path / "mine.safetensors", learning_rate=-1.0))
+        predictor.main(Options(tmp_path / "mine.safetensors", learning_rate=-1.0))
     with pytest.raises(ConfigError, match="nothing"):
-        anticipation.main(Options(tmp_path / "mine.safetensors", init_from="nothing"))
+        predictor.main(Options(tmp_path / "mine.safetensors", init_from="nothing"))
     with pytest.raises(CheckpointError, match="found a folder, expected a file; pass --out"):
-        anticipation.main(Options(tmp_path))
+        predictor.main(Options(tmp_path))
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="expected a folder"):
-        anticipation.main(Options(tmp_path / "file" / "mine.safetensors"))
+        predictor.main(Options(tmp_path / "file" / "mine.safetensors"))

@@ -24,12 +24,13 @@ from batchnav.data.episodes.episode import Episode, scene_name
 from batchnav.data.episodes.episode_file import load_episodes, scenes_played
 from batchnav.data.episodes.playing import episode_table, in_scene_frames, is_georeferenced, order_episodes
 from batchnav.data.files import natural_order
+from batchnav.data.folders import SCENES_DIR
 from batchnav.data.habitat.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.prepared.scene_file import load_source
 from batchnav.data.sources.annotations import is_semantic
 from batchnav.data.sources.mesh_files import is_hidden, one_per_scene
-from batchnav.data.sources.scene_source import SCENES_DIR, SceneSource, stage_source
+from batchnav.data.sources.scene_source import SceneSource, stage_source
 from batchnav.errors import ArgumentError, EpisodeError, MeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console.announce import number_of

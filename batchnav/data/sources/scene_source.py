@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from batchnav.data.files import read_json
+from batchnav.data.folders import SCENES_DIR
 from batchnav.data.sources.annotations import (
     FULL_SIZE,
     annotate,
@@ -27,7 +28,7 @@ from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
-from batchnav.scene.frames import Up
+from batchnav.scene.axes import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import appearance_config, check_mesh, load_mesh
 from batchnav.scene.ros_map import SUFFIX as MAP_SUFFIX
@@ -39,8 +40,6 @@ from batchnav.types import Surface, TriangleMesh
 
 log = logging.getLogger(__name__)
 
-SCENES_DIR = Path("data/scene_datasets")
-"""Habitat's folder of scenes; scene ids of episodes are paths below it."""
 STAGE_CONFIG = ".stage_config.json"
 """End of the name of a file that describes a stage."""
 

@@ -14,13 +14,14 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import safetensors.torch
-import torch
 
 from batchnav.errors import ArgumentError, BatchnavError, shortened
+
+if TYPE_CHECKING:
+    import torch
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +116,9 @@ def lock_folder(folder: Path, error: type[BatchnavError]) -> IO[str]:
 
 def safetensors_bytes(arrays: Mapping[str, torch.Tensor | np.ndarray], metadata: Mapping[str, str]) -> bytes:
     """Content of a safetensors file. Equal input gives equal bytes; the library itself orders metadata randomly."""
+    import safetensors.torch  # imports PyTorch
+    import torch
+
     tensors = {name: a if isinstance(a, torch.Tensor) else torch.from_numpy(a) for name, a in arrays.items()}
     data = safetensors.torch.save(tensors)
     end = 8 + int.from_bytes(data[:8], "little")

@@ -15,7 +15,8 @@ from typing import Any
 
 from numba.core.compiler_lock import global_compiler_lock
 
-from batchnav.runtime.console.announce import SECONDS, announce, name_of
+from batchnav.runtime.console.announce import announce
+from batchnav.runtime.console.compilations import SECONDS, name_of
 from batchnav.runtime.files.cache import versioned_cache_folder, warn_not_kept
 
 LONGEST_SECONDS = 600.0

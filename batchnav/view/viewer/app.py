@@ -16,9 +16,9 @@ import torch
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.episodes.playing import check_episodes
+from batchnav.data.folders import SCENES_DIR
 from batchnav.data.scene_ref import scene_ids
 from batchnav.data.scenes import find_played, find_scenes
-from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError

@@ -1,0 +1,145 @@
+"""Play agents on an episode file, print their results, and write results, report and videos: `batchnav evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from batchnav.agents.registry import REFERENCE_AGENTS, agent_name
+from batchnav.cli.console import show
+from batchnav.cli.options import EvaluateOptions as Options
+from batchnav.config import to_dict
+from batchnav.envs.config import with_camera
+from batchnav.envs.observations import needed_appearance
+from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.evaluation.players import Player, ReferencePlayer, find_players, policy_name
+from batchnav.evaluation.results import result_rows, write_results
+from batchnav.evaluation.run import Evaluation, Played
+from batchnav.export.ros_map import agent_map, describe
+from batchnav.mapping.observations import MAP_SPECS
+from batchnav.report.evaluation import write_report
+from batchnav.report.results import append_rows
+from batchnav.report.terminal import print_agents, print_scenes
+from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.files.atomic import check_writable
+from batchnav.runtime.files.bundled import bundled_name, find_policy, find_split
+from batchnav.runtime.kernels.precompile import SHORTEST_PATH_KERNELS, precompile
+from batchnav.scene.ros_map import write_map
+from batchnav.tasks import TASKS
+from batchnav.view.topdown import TopDownMap
+from batchnav.view.video import save_gif, save_mp4, video_frames
+
+NUM_VIDEOS, VIDEO_MAP_SIZE = 6, 360
+"""Number of episodes shown in videos, and the longer side of their maps, pixels."""
+MAX_LISTED = 20
+"""Number of printed episodes whose file states another distance; results.json has all of them."""
+
+
+def measure(options: Options, ranks: Ranks) -> None:
+    """Check all agents, then play the episodes on all ranks. Rank 0 prints and writes.
+
+    The results of an agent are written as soon as it has played, so an error in a later one does not discard them.
+    """
+    players = find_players(options.agents, ranks.device, options.task, options.sample, options.seed)
+    for player in players.values():
+        player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
+    first, out = next(iter(players.values())), options.out or default_folder(options)
+    if options.maps and MAP_SPECS.keys().isdisjoint(first.config.sensors):
+        sensors = ", ".join(first.config.sensors) or "none"
+        raise ArgumentError(
+            f"--maps: found {first.name} with the sensors {sensors}, expected an agent with {' or '.join(MAP_SPECS)}"
+        )
+    if ranks.is_rank_zero:
+        check_writable(out, BatchnavError)  # raises before the episodes are played
+    task = TASKS[first.config.task_name]
+    # The report compares with fast agents only; agents that need images take as long as policies.
+    quick = [name for name in task.reference_agents if not REFERENCE_AGENTS[name].needs_images]
+    others = [name for name in quick if options.report and name not in players]
+    compared = players | {name: ReferencePlayer(name, first.config) for name in others}
+    if ranks.is_rank_zero and ranks.device.type == "cpu" and "shortest_path" in compared:
+        precompile(SHORTEST_PATH_KERNELS, env_config=to_dict(first.config))
+    path = options.episodes or find_split(options.split, task.episode_file)
+    fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
+    evaluation = Evaluation(
+        path, ranks.device, first.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks, fields
+    )
+    for player in compared.values():
+        evaluation.check(player)
+    played = {}
+    for name, player in compared.items():
+        played[name] = evaluation.play(player)
+        if ranks.is_rank_zero and name in players:
+            folder = out if len(players) == 1 else out / name
+            write_results(folder / "results.json", evaluation, played[name])
+            print_results(name, played[name], path.name)
+            show(f"results: {folder / 'results.json'}")
+    if ranks.is_rank_zero:
+        write_comparison(options, evaluation, played, out)
+
+
+def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[str, Played], out: Path) -> None:
+    """Print the table of all agents; write report, videos and result rows where the options ask for them."""
+    first = next(iter(played.values())).player
+    if len(played) > 1:
+        overall = {name: found.overall for name, found in played.items()}
+        print_agents(f"agents on {evaluation.path.name}", overall, TASKS[first.config.task_name].metric_specs)
+    if options.report:
+        show(f"report: {write_report(out, evaluation, played, options.report_episodes)}")
+    if options.maps:
+        write_maps(evaluation, first, out / "maps")
+    if options.videos != "none":
+        write_videos(evaluation, first, out / "videos", options.videos)
+    if options.append_results:
+        rows = [row for found in played.values() for row in result_rows(evaluation, found)]
+        append_rows(first.config.task_name, rows)
+
+
+def write_videos(evaluation: Evaluation, player: Player, folder: Path, kind: str) -> None:
+    """Write videos of a few episodes: the agent's observations and its path on a map. `kind`: gif or mp4."""
+    rows = evaluation.evenly_spaced(NUM_VIDEOS)
+    for row, recording in zip(rows, evaluation.record(player, rows), strict=True):
+        scene = evaluation.bank.scenes[recording.scene]
+        shortest = None
+        if recording.goal is not None:
+            shortest = scene.navmesh.shortest_path(recording.positions[0], recording.goal)
+        topdown = TopDownMap(scene.navmesh, scene.mesh, float(recording.positions[0, 1]), VIDEO_MAP_SIZE)
+        path = folder / f"episode_{row:04d}.{kind}"
+        {"gif": save_gif, "mp4": save_mp4}[kind](video_frames(topdown, recording, shortest), path)
+    show(f"videos: {folder}")
+
+
+def write_maps(evaluation: Evaluation, player: Player, folder: Path) -> None:
+    """Write the maps that an agent built in a few episodes, as ROS maps in the frames of their scenes."""
+    rows = evaluation.evenly_spaced(NUM_VIDEOS)
+    for row, recording in zip(rows, evaluation.record(player, rows), strict=True):
+        if recording.agent_map is not None:
+            grid = agent_map(recording.agent_map)
+            what = f"Map of {player.name} in episode {row} in {evaluation.names[recording.scene]}."
+            write_map(grid, folder / f"episode_{row:04d}.yaml", describe(grid, what))
+    show(f"maps: {folder}")
+
+
+def default_folder(options: Options) -> Path:
+    """Folder for results: in the folder of a single policy; in `runs` for bundled policies and for several agents."""
+    words = options.agents
+    played = options.split if options.episodes is None else options.episodes.name.partition(".")[0]
+    played += "" if options.camera_height is None else f"_{options.camera_height:g}m"
+    played += "" if options.hfov_deg is None else f"_{options.hfov_deg:g}deg"
+    if len(words) > 1:
+        return Path("runs") / f"compared_{played}"
+    folder = Path("runs") / agent_name(words[0])
+    if agent_name(words[0]) not in REFERENCE_AGENTS:
+        policy = find_policy(words[0])
+        folder = Path("runs") / policy_name(policy) if bundled_name(policy) else policy.parent
+    return folder / f"eval_{played}"
+
+
+def print_results(name: str, played: Played, episodes: str) -> None:
+    """Print the tables of an agent, and the episodes whose file states another distance."""
+    metrics = TASKS[played.player.config.task_name].metric_specs
+    print_scenes(f"{name} agent by scene", played.scenes, metrics)
+    for line in played.mismatches[:MAX_LISTED]:
+        show(line)
+    if len(played.mismatches) > MAX_LISTED:
+        show(f"... and {len(played.mismatches) - MAX_LISTED} more such episodes, see results.json")
+    print_agents(f"{name} agent on {episodes}", {name: played.overall}, metrics)

@@ -1,0 +1,73 @@
+"""Every bundled policy with every reference agent: report, videos, viewer."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from worlds import write_episodes, write_floor
+
+from batchnav.agents.registry import REFERENCE_AGENTS
+from batchnav.cli import evaluate
+from batchnav.envs.config import config_of
+from batchnav.evaluation.players import find_players
+from batchnav.runtime.files.bundled import POLICIES
+from batchnav.sim.bodies import FORWARD
+from batchnav.tasks import TASKS
+
+BUNDLED = sorted(path.parent.name for path in POLICIES.glob("*/policy.safetensors"))
+MAX_STEPS = 8
+REFERENCES = TASKS["pointnav"].reference_agents
+
+
+@pytest.fixture(scope="module")
+def episodes(tmp_path_factory):
+    """Three short episodes on an open floor."""
+    folder = tmp_path_factory.mktemp("floor")
+    return write_episodes(folder / "mine.json.gz", [str(write_floor(folder / "floor.ply"))])
+
+
+@pytest.fixture(autouse=True)
+def short_episodes(monkeypatch):
+    """Episodes end after a few steps, since the policies' networks are slow on a CPU."""
+
+    def short(info):
+        config = config_of(info)
+        return dataclasses.replace(config, task=dataclasses.replace(config.task, max_steps=MAX_STEPS))
+
+    monkeypatch.setattr("batchnav.evaluation.players.config_of", short)
+
+
+def test_there_are_bundled_policies():
+    assert len(BUNDLED) == 4 and set(REFERENCES) == set(REFERENCE_AGENTS) - {"frontier"}
+
+
+@pytest.mark.parametrize("policy", BUNDLED)
+def test_evaluation_with_report_and_videos(policy, episodes, tmp_path):
+    evaluate.main(evaluate.Options(
+        agents=(policy, *REFERENCES), episodes=episodes, device="cpu", out=tmp_path, report=True, report_episodes=1,
+        videos="gif",
+    ))  # fmt: skip
+    for name in (policy, *REFERENCES):
+        found = json.loads((tmp_path / name / "results.json").read_text())
+        assert found["agent"] == name and len(found["episodes"]) == 3
+    assert f">{policy}</span>" in (tmp_path / "index.html").read_text()
+    assert len(list((tmp_path / "videos").glob("*.gif"))) == 3
+
+
+@pytest.mark.parametrize("policy", BUNDLED)
+def test_viewer(policy, episodes):
+    """The viewer's model plays every agent, shows what it sees, and can be driven, without viser."""
+    pytest.importorskip("viser", reason="the viewer's library is not installed")
+    from batchnav.view.viewer.app import open_session
+    from batchnav.view.viewer.session import YOU
+
+    players = find_players((policy, *REFERENCES), torch.device("cpu"), "pointnav")
+    session = open_session((), episodes, players, torch.device("cpu"))
+    assert session.agents == (policy, *REFERENCES, YOU)
+    session.driver.step(FORWARD)
+    for name in session.agents:
+        assert len(session.track(name).trajectory.headings) >= 1
+        images = {"depth"} if name in REFERENCES and REFERENCE_AGENTS[name].needs_images else session.config.sensors
+        assert session.seen(name, 0).keys() == set(images) - {"waypoint"}
+    assert session.plan(3, dict.fromkeys(session.agents, (0, 0, 0))).size[0] > 10
