@@ -112,7 +112,6 @@ def kinds(folder: Path) -> Iterator[Kind]:
     yield from _annotations(folder / "annotations")
     for name, path, use, mutators in run_kinds(folder, floor):
         yield Kind(name, path, use, mutators)
-    yield from _of_robots(folder / "robots", box, see)
     path = folder / "text.ply"
     path.write_bytes(trimesh.exchange.ply.export_ply(box, encoding="ascii"))
     yield Kind("ply_text", path, lambda path=path: see(path), blind)
@@ -147,6 +146,7 @@ def kinds(folder: Path) -> Iterator[Kind]:
     path.write_text(yaml.safe_dump(to_dict(TrainingConfig(env=env))))
     use = lambda path=path: configure(load_config(path, TrainingConfig))  # noqa: E731
     yield Kind("config", path, use, (*blind, mutate.yaml_text, mutate.yaml_text))
+    yield from _of_robots(folder / "robots", box, see)
 
 
 def _of_robots(folder: Path, box: trimesh.Trimesh, see: Callable[[Path], None]) -> Iterator[Kind]:
@@ -154,8 +154,8 @@ def _of_robots(folder: Path, box: trimesh.Trimesh, see: Callable[[Path], None]) 
     folder.mkdir()
     cells = np.where(np.indices((12, 15)).sum(0) % 7 > 4, np.int8(100), np.int8(0))
     path, image = folder / "map.yaml", folder / "map.pgm"
-    write_map(RosMap(cells, 0.25, (1.0, 2.0, 0.5)), path)
-    yield Kind("map", path, lambda: see(path), (mutate.blindly, mutate.yaml_text, mutate.yaml_text))
+    write_map(RosMap(cells, 0.25, (1.0, 2.0, 0.5)), path, "A line that damage may hit without effect.\n" * 12)
+    yield Kind("map", path, lambda: see(path), (mutate.blindly, mutate.blindly, mutate.yaml_text))
     yield Kind("pgm", image, lambda: see(path), (mutate.blindly,))
     mesh = folder / "a.dae"
     mesh.write_bytes(trimesh.exchange.dae.export_collada([box]))
