@@ -26,6 +26,12 @@ class Wrapper:
         self.num_envs, self.device, self.storage = env.num_envs, env.device, env.storage
         self.single_observation_space, self.single_action_space = env.single_observation_space, env.single_action_space
 
+    def __getattr__(self, name: str) -> Any:
+        """Members of `env` beyond the protocol, such as `action_space`, `task` and `config`."""
+        if name.startswith("_") or name == "env":
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
     @property
     def capturable(self) -> bool:
         """True where a CUDA graph can hold a step of `env`."""

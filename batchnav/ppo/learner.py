@@ -29,6 +29,7 @@ from batchnav.ppo.loss import LossStats, imitation_loss, ppo_loss
 from batchnav.ppo.rollout import Rollout
 from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
+from batchnav.ppo.wrapped import vec_env
 from batchnav.runtime.conversion import check_torch
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import Graphs
@@ -76,6 +77,7 @@ class Learner:
         imitation: Imitation | None = None,
     ):
         config.validate()
+        env = vec_env(env)
         if config.num_envs != env.num_envs:
             raise ConfigError(f"num_envs: found {config.num_envs}, expected the environment's {env.num_envs}")
         self.device = torch.device(env.device)

@@ -172,6 +172,10 @@ class GoalTask:
             due = self.sim.bodies.done.view(-1, *(1,) * (now.ndim - 1))
             torch.where(due | all_agents, sampled, now, out=now)
 
+    def score(self) -> None:
+        """Compute reward and metrics of the step. A subclass may change `reward` afterwards (docs/change_reward.md)."""
+        self._score()
+
     def sample_episodes(self) -> None:
         """Sample the queued agents' next episodes."""
         self.sample_pairs()
@@ -188,7 +192,7 @@ class GoalTask:
         scratch, *separate = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
         sampling_scratch, moved = separate[0] if separate else scratch, (bodies, transition, live_goal)
         self.advance = bind_advance(sim, ADVANCE, (nav, state, sim.body, parameters), moved, scratch)
-        self.score: Callable[[], Any] = bind(
+        self._score: Callable[[], Any] = bind(
             sim, self.score_kernels, (nav, bodies, transition, parameters), (state, metrics, reward), scratch,
             block=SEARCH_BLOCK,
         )  # fmt: skip

@@ -138,7 +138,7 @@ class ObjectNav(GoalTask):
         sampling_scratch = separate[0] if separate else scratch
         moved = bodies, transition, relative_goal
         self.advance = bind_advance(sim, ADVANCE, (nav, state, sim.body, parameters), moved, scratch)
-        self.score = bind(
+        self._score = bind(
             sim, self.score_kernels, (nav, bodies, transition, parameters), (state, metrics, reward), scratch,
             block=SEARCH_BLOCK,
         )  # fmt: skip
