@@ -100,8 +100,15 @@ class CartPoleEnv(VectorEnv):
         return BoundKernel(step_cuda, self.num_envs, actions, 0, self.kernel_carts, block=self.block, overlap=True)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[torch.Tensor, Mapping]:
-        """Start new episodes: observation, info. A seed restarts the random sequence; without one it continues."""
+        """Start new episodes: observation, info. A seed restarts the random sequence; without one it continues.
+
+        ArgumentError for options: all episodes begin together.
+        """
         self.check_open()
+        if options:
+            raise ArgumentError(
+                f"options: found {', '.join(map(str, options))}, expected none; reset begins all episodes"
+            )
         clock = self.carts.clock
         if seed is None:
             clock.add_(WINDOW).bitwise_and_(-WINDOW)  # the start of the next window, whose start states are unused

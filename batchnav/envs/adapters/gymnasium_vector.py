@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from batchnav.envs.adapters.observations import PLAIN, boxes_of, by_name, check_autoreset, num_actions
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.runtime.checks import check_open
+from batchnav.runtime.conversion import as_mask
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.types import Observation
 
@@ -56,11 +57,17 @@ class FromGymnasium(VectorEnv):
         self._was_reset = False
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin new episodes: observation, {}. Gymnasium gives environment i the seed `seed + i`."""
+        """Begin new episodes: observation, {}. Gymnasium gives environment i the seed `seed + i`.
+
+        `options`: those of the environment. {"reset_mask": bool [N]} begins the next episode of these agents only.
+        """
         check_open(self)
+        begins: Any = slice(None)
+        if options and "reset_mask" in options:
+            begins = as_mask(options["reset_mask"], self.num_envs, self.device)
+            options = {**options, "reset_mask": begins.numpy()}
         observation, _ = self.env.reset(seed=seed, options=options)
-        self._return.zero_()
-        self._steps.zero_()
+        self._return[begins], self._steps[begins] = 0.0, 0.0
         self._was_reset = True
         return self._as_observed(self._tensors(observation)), {}
 

@@ -47,6 +47,12 @@ def num_actions(env: VecEnv | VectorEnv) -> int:
     return int(space.n)
 
 
+def check_actions(env: VecEnv | VectorEnv) -> None:
+    """ArgumentError for an action space other than Discrete(n) starting at 0 or a Box."""
+    if not isinstance(env.single_action_space, spaces.Box):
+        num_actions(env)
+
+
 def episode_metrics(info: Mapping) -> Observation:
     """Episode metrics, f32 [N] by name, from "episode" or, for `gymnasium.make_vec`, from "final_info"."""
     if "episode" in info:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from stable_baselines3.common import vec_env
 from stable_baselines3.common.monitor import Monitor
 
-from batchnav.envs.adapters.observations import check_autoreset, episode_metrics, num_actions
+from batchnav.envs.adapters.observations import check_actions, check_autoreset, episode_metrics
 from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
 from batchnav.types import VecEnv
@@ -35,7 +36,7 @@ class SB3VecEnv(vec_env.VecEnv):
     def __init__(self, env: VecEnv):
         """Take ownership of `env`: the adapter closes it."""
         check_autoreset(env)
-        num_actions(env)  # ArgumentError for continuous actions
+        check_actions(env)
         self.env = env
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 
@@ -47,8 +48,9 @@ class SB3VecEnv(vec_env.VecEnv):
         return _to_numpy(observation)
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Keep the actions [N] for `step_wait`."""
-        self._actions = torch.as_tensor(actions, dtype=torch.int64, device=self.env.device)
+        """Keep the actions, [N] or of a Box [N, A], for `step_wait`."""
+        dtype = torch.float32 if isinstance(self.action_space, spaces.Box) else torch.int64
+        self._actions = torch.as_tensor(actions, dtype=dtype, device=self.env.device)
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict]]:
         """Observation, reward f32 [N], ended bool [N], and one info dict per environment."""
@@ -85,8 +87,17 @@ class SB3VecEnv(vec_env.VecEnv):
         raise ArgumentError(f"set_attr: found {attr_name!r}, expected it to be set on the batched environment")
 
     def env_method(self, method_name: str, *method_args, indices: Any = None, **method_kwargs) -> list[Any]:
-        """ArgumentError: environments of the batch cannot be addressed singly."""
-        raise ArgumentError(f"env_method: found {method_name!r}, expected a call of the batched environment's")
+        """Call a method of the batched environment once; its result is repeated for each index.
+
+        ArgumentError for some of the indices: environments of the batch cannot be addressed singly.
+        """
+        chosen = list(self._get_indices(indices))
+        if len(set(chosen)) != self.num_envs:
+            raise ArgumentError(
+                f"env_method: found {method_name!r} for {len(chosen)} of {self.num_envs} environments, expected "
+                "indices=None; the batch is one environment"
+            )
+        return [getattr(self.env, method_name)(*method_args, **method_kwargs)] * len(chosen)
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
         """True for `Monitor`, whose returns and lengths the adapter reports; False for other wrappers."""

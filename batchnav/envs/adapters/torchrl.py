@@ -12,7 +12,6 @@ from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset, num_actions
-from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
 from batchnav.types import VecEnv
 
@@ -42,7 +41,12 @@ class TorchRLEnv(EnvBase):
         self.info: Mapping = {}
         seen = {name: _spec(box, n, env.device) for name, box in boxes_of(env.single_observation_space).items()}
         self.observation_spec = Composite(seen, shape=[n])
-        self.action_spec = Categorical(num_actions(env), shape=[n], device=env.device)
+        space = env.single_action_space
+        self.action_spec = (
+            _spec(space, n, env.device)
+            if isinstance(space, spaces.Box)
+            else Categorical(num_actions(env), shape=[n], device=env.device)
+        )
         self.reward_spec = Unbounded([n, 1], device=env.device)
         flag = Binary(shape=[n, 1], dtype=torch.bool, device=env.device)
         self.done_spec = Composite(done=flag, terminated=flag.clone(), truncated=flag.clone(), shape=[n])
@@ -51,15 +55,20 @@ class TorchRLEnv(EnvBase):
         self._ended = torch.zeros(n, dtype=torch.bool, device=env.device)
 
     def _reset(self, tensordict: TensorDictBase | None = None, **kwargs) -> TensorDict:
-        """Begin new episodes; for a mask of the episodes that just ended, return their first observations."""
+        """Begin new episodes, of all environments or of those in the mask "_reset".
+
+        Episodes that just ended have already been followed by new ones, whose first observations are returned. Others
+        are cut short, as by `StepCounter`, by the environment's `reset_mask`.
+        """
         mask = None if tensordict is None else tensordict.get("_reset", None)
+        if mask is not None and self._first is not None and not mask.all():
+            cut = mask.flatten() & ~self._ended
+            if cut.any():
+                observation, self.info = self.env.reset(options={"reset_mask": cut})
+                self._first = self._copy(observation)
+            return self._first.clone()
         if mask is not None and self._first is not None and torch.equal(mask.flatten(), self._ended):
             return self._first.clone()
-        if mask is not None and not mask.all():
-            found = f"{int(mask.sum())} of {self.env.num_envs}"
-            raise ArgumentError(
-                f"reset: found a mask of {found} environments, expected all, or those whose episodes just ended"
-            )
         observation, self.info = self.env.reset(seed=self._seed)
         check_torch(observation)
         self._seed, self._first = None, self._copy(observation)

@@ -112,7 +112,27 @@ def test_single_environments_are_refused(adapters):
     with pytest.raises(ArgumentError, match="set_attr"):
         env.set_attr("length", 4)
     with pytest.raises(ArgumentError, match="env_method"):
-        env.env_method("reset")
+        env.env_method("reset", indices=[0])
     env.close()
     with pytest.raises(ArgumentError, match="closed"):
         env.reset()
+
+
+def test_continuous_actions_of_sac(adapters, tmp_path):
+    from stable_baselines3 import SAC
+
+    scene = batchnav.load_scene(str(write_floor(tmp_path / "floor.ply")))
+    inner = batchnav.PointNavEnv([scene], 2, "cpu", height=8, width=8, control="velocity", final_observation=True)
+    env = adapters.SB3VecEnv(inner)
+    model = SAC("MultiInputPolicy", env, learning_starts=4, buffer_size=50, batch_size=4)
+    model.learn(12)
+    action, _ = model.predict(env.reset(), deterministic=True)
+    assert action.shape == (2, 2) and action.dtype == np.float32
+    assert env.env_method("settle") == [None, None]
+
+
+def test_a_method_of_the_batch_is_called_once(adapters):
+    env = adapters.SB3VecEnv(CartPoleEnv(3))
+    calls = []
+    env.env.mark = lambda value: calls.append(value) or len(calls)
+    assert env.env_method("mark", "x") == [1, 1, 1] and calls == ["x"]

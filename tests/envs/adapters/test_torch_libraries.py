@@ -122,8 +122,21 @@ def test_torchrl_without_final_observations(torchrl):
     rollout = env.rollout(3, break_when_any_done=False)
     assert rollout["next", "count"][..., 0].tolist() == [[1, 0, 1], [1, 2, 0]]
     assert rollout["next", "terminated"][..., 0].long().tolist() == [[0, 1, 0], [0, 0, 1]]
-    with pytest.raises(ArgumentError, match="mask"):
-        env.reset(rollout[:, -1].empty().set("_reset", torch.tensor([[True], [False]])))
+    state = env.reset(rollout[:, -1].empty().set("_reset", torch.tensor([[True], [False]])))
+    assert state["count"][:, 0].tolist() == [0, 0]  # one in mid-episode, one whose episode just ended
+
+
+def test_torchrl_cuts_some_episodes_short(torchrl):
+    """`StepCounter` ends each episode after two steps; environments that reset only together say so."""
+    from torchrl.envs import StepCounter, TransformedEnv
+
+    rollout = TransformedEnv(torchrl.TorchRLEnv(ours(1, 4)), StepCounter(2)).rollout(5, break_when_any_done=False)
+    assert rollout["next", "count"][..., 0].tolist() == [[1, 1, 1, 1, 1], [1, 2, 1, 2, 1]]
+    carts = torchrl.TorchRLEnv(CartPoleEnv(2))
+    state = carts.reset()
+    carts.step(state.clone().set("action", torch.ones(2, dtype=torch.int64)))
+    with pytest.raises(ArgumentError, match="reset_mask, expected none; reset begins all episodes"):
+        carts.reset(state.empty().set("_reset", torch.tensor([[True], [False]])))
 
 
 def test_torchrl_resets_all_with_a_full_mask(torchrl):
@@ -169,10 +182,15 @@ def test_arrays_are_refused(library, name, options):
 
 @every_adapter
 def test_continuous_actions_are_refused(library, name, options):
-    """Continuous actions would be read as indices."""
+    """Continuous actions would be read as indices. TorchRL and Stable-Baselines3 take them."""
     pytest.importorskip(library)
     adapter = getattr(importlib.import_module(f"batchnav.envs.adapters.{library}"), name)
     env = ours(2, 3)
     env.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
-    with pytest.raises(ArgumentError, match=r"found action space Box.*, expected Discrete\(n\) starting at 0"):
+    if library in ("torchrl", "stable_baselines3"):
+        adapter(env, **options)
+        env.single_action_space, found = gymnasium.spaces.Discrete(3, start=1), "Discrete"
+    else:
+        found = "Box"
+    with pytest.raises(ArgumentError, match=rf"found action space {found}.*, expected Discrete\(n\) starting at 0"):
         adapter(env, **options)
