@@ -2,7 +2,10 @@
 
 `import batchnav` registers the names, before or after `import gymnasium`, and imports no other package. Gymnasium 1.0
 removed plugin entry points, so a finder on `sys.meta_path` registers the names as soon as Gymnasium is imported, and
-then removes itself. Without `import batchnav`: `gymnasium.make_vec("batchnav.gym:batchnav/PointNav-v0")`.
+then removes itself. The finder is needed for programs that import batchnav first: registering at once would import
+Gymnasium with it. Gymnasium's own form needs no `import batchnav` and no finder, since Gymnasium imports the module that
+the name begins with: `gymnasium.make_vec("batchnav.gym:batchnav/PointNav-v0")`. That module is imported by `batchnav`,
+which registers the names as Gymnasium is in `sys.modules`.
 """
 
 from __future__ import annotations
