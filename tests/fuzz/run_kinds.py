@@ -28,6 +28,8 @@ from batchnav.training.curves import rows_until
 from batchnav.training.folder import RunFolder
 from batchnav.view.viewer.guard import accepts
 
+CONTROL_VALUES = [0, 1, 2, 5.5, 7.25, 8, 10, -1, 11, 1e300, float("nan"), float("inf"), True, "5", None, [5]]
+"""Values for a slider from 0 to 10."""
 Use = Callable[[], object]
 Made = tuple[str, Path, Use, tuple[Callable, ...]]
 """Name, good file, use and mutators of a kind."""
@@ -207,8 +209,12 @@ def state(data: bytes, draw: np.random.Generator) -> bytes:
 
 
 def message(data: bytes, draw: np.random.Generator) -> bytes:
-    """A message with other fields."""
+    """A message with other fields, or of which a control's value is another."""
+    fields = msgspec.msgpack.decode(data)
     try:
-        return msgspec.msgpack.encode(mutate.json_value(msgspec.msgpack.decode(data), draw))
+        if "updates" in fields and draw.integers(2):
+            fields["updates"]["value"] = CONTROL_VALUES[draw.integers(len(CONTROL_VALUES))]
+            return msgspec.msgpack.encode(fields)
+        return msgspec.msgpack.encode(mutate.json_value(fields, draw))
     except (OverflowError, TypeError, ValueError):  # integers beyond 64 bits have no place in a message
         return mutate.blindly(data, draw)

@@ -16,7 +16,7 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 class Search:
-    """Finds the files that patterns name, as `glob.glob` does without `**`.
+    """Search for the files that patterns name, as `glob.glob` does without `**`.
 
     A wildcard does not match a link to a folder that holds the link. Folders that cannot be read are left out.
 
@@ -77,5 +77,8 @@ class Search:
 
 
 def _is_cycle(path: Path) -> bool:
-    """True for a link to a folder that holds the link."""
-    return os.path.islink(path) and os.path.realpath(path) in map(os.path.realpath, path.parents)
+    """True for a link to a folder that holds the link, and for a link that cannot be read."""
+    try:
+        return os.path.islink(path) and os.path.realpath(path) in map(os.path.realpath, path.parents)
+    except OSError:
+        return True

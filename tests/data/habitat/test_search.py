@@ -64,6 +64,17 @@ def test_a_folder_that_cannot_be_read_holds_nothing(folder, monkeypatch):
     assert Search("own", folder).files("/*/*/*/*/*") == Search("own", folder).files("stages") == []
 
 
+def test_a_link_that_cannot_be_read_is_left_out(folder, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    (folder / "link").symlink_to("stages")
+    assert [file.name for file in Search("own", folder).files("l*/a.glb")] == ["a.glb"]
+    monkeypatch.setattr(os.path, "realpath", refuse)
+    assert Search("own", folder).files("l*/a.glb") == []
+    assert [file.name for file in Search("own", folder).files("st*/a.glb")] == ["a.glb"]
+
+
 def test_a_data_set_below_a_folder_with_special_characters(folder):
     write_floor(folder / "stages" / "floor.ply")
     config = write_json(folder / "own.scene_dataset_config.json", {"stages": {"paths": {".ply": ["stages/*.ply"]}}})
