@@ -19,6 +19,7 @@ from batchnav.diagnostics.memory import predict_memory
 from batchnav.errors import DeviceError
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
 from batchnav.runtime.device import resolve_device
+from batchnav.runtime.extras import install_command
 from batchnav.runtime.threads import num_threads
 from batchnav.training.config import TrainingConfig
 
@@ -78,7 +79,7 @@ def _cuda() -> list[Finding]:
         ]
     if not torch.cuda.is_available():
         return [Finding("CUDA", "no device", "for an NVIDIA GPU: install its driver; nvidia-smi shows it")]
-    findings = [package(name, "pip install 'batchnav[cuda]'") for name in CUDA_PACKAGES]
+    findings = [package(name, install_command("cuda")) for name in CUDA_PACKAGES]
     for i in range(torch.cuda.device_count()):
         free, total = (size / 2**30 for size in torch.cuda.mem_get_info(i))
         findings.append(

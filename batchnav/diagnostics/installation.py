@@ -11,6 +11,7 @@ import shutil
 from typing import NamedTuple
 
 from batchnav.errors import ArgumentError
+from batchnav.runtime.extras import install_command
 from batchnav.runtime.files.cache import cache_folder, private_folder
 
 PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
@@ -64,7 +65,7 @@ def _extra(name: str) -> Finding:
     packages, purpose = EXTRAS[name]
     versions = {each: _version(each) for each in packages}
     found = ", ".join(f"{each} {version or 'missing'}" for each, version in versions.items())
-    advice = "" if all(versions.values()) else f"for {purpose}: pip install 'batchnav[{name}]'"
+    advice = "" if all(versions.values()) else f"for {purpose}: {install_command(name)}"
     return Finding(f"extra {name}", found, advice)
 
 

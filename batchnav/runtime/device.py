@@ -11,6 +11,7 @@ import torch
 
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.extras import install_command
 from batchnav.runtime.kernels.decorators import cuda
 
 
@@ -32,8 +33,8 @@ def resolve_device(device: str | torch.device) -> torch.device:
             raise DeviceError(f"device {str(device)!r}: found no CUDA device, expected one; use device='cpu'")
         if importlib.util.find_spec("numba_cuda") is None:
             raise DeviceError(
-                f"device {str(device)!r}: found no numba-cuda, which compiles kernels for it; pip install "
-                f"'batchnav[cuda]', or use device='cpu'"
+                f"device {str(device)!r}: found no numba-cuda, which compiles kernels for it; "
+                f"{install_command('cuda')}, or use device='cpu'"
             )
         if device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())

@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
+from batchnav.runtime.extras import install_command
 from batchnav.runtime.files.atomic import replacing
 from batchnav.types import Metric
 from batchnav.view.mosaic import colour, colour_depth
@@ -55,7 +56,7 @@ def save_mp4(frames: list[Image.Image], path: str | Path, frames_per_second: int
     try:
         import av
     except ImportError as error:
-        raise BatchnavError(f"{path}: found no PyAV, expected it: pip install 'batchnav[video]'") from error
+        raise BatchnavError(f"{path}: found no PyAV, expected it: {install_command('video')}") from error
     width, height = (side + side % 2 for side in frames[0].size)  # H.264 needs even sizes
     shown = [*frames, *[frames[-1]] * round(HOLD_SECONDS * frames_per_second)]
     with replacing(Path(path), BatchnavError) as part, av.open(str(part), "w", format="mp4") as file:

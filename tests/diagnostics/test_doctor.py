@@ -8,6 +8,7 @@ import batchnav
 from batchnav.data.scenes import measure_scenes
 from batchnav.diagnostics import doctor, installation
 from batchnav.renderers.opengl import gl
+from batchnav.runtime.extras import install_command
 
 
 def test_doctor_says_what_is_here_and_what_to_install(run, monkeypatch):
@@ -28,7 +29,7 @@ def test_doctor_names_missing_extras_and_its_version(monkeypatch):
     monkeypatch.setattr(installation, "_version", lambda name: None if name in ("av", "skrl") else "1.0")
     found = {finding.what: finding for finding in installation.installation(batchnav.__version__)}
     assert found["batchnav"].found == batchnav.__version__
-    assert found["extra video"].advice == "for MP4 videos: pip install 'batchnav[video]'"
+    assert found["extra video"].advice == f"for MP4 videos: {install_command('video')}"
     assert "skrl missing" in found["extra adapters"].found and not found["extra viewer"].advice
 
 

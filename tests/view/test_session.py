@@ -46,7 +46,9 @@ def test_the_next_failure_is_found(session):
     assert not session.next_failure("forward") and session.number == 0
     failing = [k for k in range(3) if session.pick(k) or session.failed("random")]
     session.pick(0)
-    found = session.next_failure("random")
+    counted = []
+    found = session.next_failure("random", lambda played, total: counted.append((played, total)))
+    assert counted == [(k, 2) for k in range(len(counted))] and counted
     assert found == bool([k for k in failing if k > 0])
     assert not found or session.number == min(k for k in failing if k > 0)
 

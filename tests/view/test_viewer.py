@@ -106,3 +106,27 @@ def test_what_is_not_wanted_goes(viewer):
         name.startswith(("/navmesh", "/agents/random", "/paths/random", "/paths/shortest")) for name in shown
     )
     assert set(viewer.views) == {("forward", "depth")}
+
+
+def test_search_for_a_failure_is_counted_and_can_be_ended(viewer, monkeypatch):
+    lines = []
+
+    def failed(name):
+        lines.append(viewer.status.content)
+        return False
+
+    monkeypatch.setattr(viewer.session, "failed", failed)
+    viewer._change_episode("next failure")
+    assert lines == [f"searching for a failed episode of forward: {k} of 2 others searched" for k in range(2)]
+    assert viewer.status.content == "no other failed episode of forward" and not viewer.end_search.visible
+    lines.clear()
+    monkeypatch.setattr(viewer.session, "failed", lambda name: failed(name) or viewer._end_search(None))
+    viewer._change_episode("next failure")
+    assert len(lines) == 1 and viewer.status.content == "search ended" and viewer.session.number == 0
+
+
+def test_a_scene_is_chosen_by_name(viewer):
+    assert viewer.scene.value == viewer.session.names[0] and not viewer.scene.visible  # there is one scene
+    viewer.pick(2)
+    viewer._pick_scene(viewer.session.names[0])
+    assert viewer.session.number == 0

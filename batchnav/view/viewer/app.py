@@ -32,7 +32,7 @@ from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
 from batchnav.view.topdown import BLUE, GREEN, ORANGE, PURPLE, navigable_triangles
 from batchnav.view.video import outcome_of
 from batchnav.view.viewer.guard import guarded_server
-from batchnav.view.viewer.model import to_glb
+from batchnav.view.viewer.model import scene_path, to_glb
 from batchnav.view.viewer.session import YOU, Session
 
 COLOURS = (BLUE, GREEN, PURPLE, (138, 109, 0), (86, 180, 233))
@@ -164,6 +164,9 @@ class Viewer:
             self.hops = gui.add_button_group("steps", ("start", "back", "forward", "end"))
             self.speed = gui.add_dropdown("steps per second", tuple(map(str, SPEEDS)), initial_value="10")
             self.episodes = gui.add_button_group("episode", ("previous", "next", "next failure"))
+            self.end_search = gui.add_button("End search", visible=False)
+            scenes = tuple(dict.fromkeys(episode.scene_id for episode in session.episodes))
+            self.scene = gui.add_dropdown("scene", scenes, visible=len(scenes) > 1)
         with gui.add_folder("Drive"):
             gui.add_markdown("Keys " + ", ".join(f"{key}: {name}" for name, (key, _) in KEYS.items()))
             self.moves = gui.add_button_group("action", tuple(KEYS))
@@ -193,6 +196,8 @@ class Viewer:
         self.time.on_update(self._locked(lambda _: self.go_to(int(self.time.value))))
         self.episode.on_update(self._locked(lambda _: self.pick(int(self.episode.value))))
         self.episodes.on_click(self._locked(lambda event: self._change_episode(event.target.value)))
+        self.end_search.on_click(self._end_search)
+        self.scene.on_update(self._locked(lambda _: self._pick_scene(self.scene.value)))
         self.moves.on_click(self._locked(lambda event: self.drive(KEYS[event.target.value][1])))
         for name, (key, action) in KEYS.items():
             command = self.server.gui.add_command(f"drive: {name}", hotkey=key)
@@ -241,13 +246,32 @@ class Viewer:
         if how == "next failure":
             if not self.session.players:
                 return
-            self.status.content = "searching for a failed episode ..."
-            if not self.session.next_failure(self.session.agents[0]):
-                self.status.content = "no other failed episode"
+            if not self._find_failure(self.session.agents[0]):
                 return
             self.pick(self.session.number)
         else:
             self.pick(self.session.number + (1 if how == "next" else -1))
+
+    def _find_failure(self, name: str) -> bool:
+        """Go to an agent's next failed episode; the panel counts the episodes, and its button ends the search."""
+
+        def count(played: int, total: int) -> None:
+            self.status.content = f"searching for a failed episode of {name}: {played} of {total} others searched"
+
+        self.session.stopped, self.end_search.visible = False, True
+        found = self.session.next_failure(name, count)
+        self.end_search.visible = False
+        if not found:
+            self.status.content = "search ended" if self.session.stopped else f"no other failed episode of {name}"
+        return found
+
+    def _end_search(self, _: Any) -> None:
+        """End the search before its next episode. Runs without the lock, which the search holds."""
+        self.session.stopped = True
+
+    def _pick_scene(self, name: str) -> None:
+        """Go to the first episode in a scene."""
+        self.pick(next(k for k, episode in enumerate(self.session.episodes) if episode.scene_id == name))
 
     def go_to(self, step: int) -> None:
         """Show a step (clamped to the trajectory)."""
@@ -266,12 +290,12 @@ class Viewer:
             for name in self.boxes:
                 shown = name in self.shown
                 points = session.track(name).trajectory.positions if shown else np.zeros((0, 3), np.float32)
-                self._line(f"/paths/{_scene_path(name)}", points, self.colours[name], 0.04)
+                self._line(f"/paths/{scene_path(name)}", points, self.colours[name], 0.04)
             path = session.shortest_path if self.options["shortest path"].value else np.zeros((0, 3), np.float32)
             self._line("/paths/shortest", path, ORANGE, 0.03)
             if session.goal is not None:
                 self.server.scene.add_icosphere("/goal", 0.15, color=ORANGE, position=session.goal + UP * 0.15)
-            self.episode.value = session.number
+            self.episode.value, self.scene.value = session.number, session.episode.scene_id
             self.time.max = max(1, self.last_step)
             self.go_to(self.step)
 
@@ -324,7 +348,7 @@ class Viewer:
         session, lines = self.session, []
         for name in session.agents:
             if name not in self.shown:
-                self.server.scene.remove_by_name(f"/agents/{_scene_path(name)}")
+                self.server.scene.remove_by_name(f"/agents/{scene_path(name)}")
                 continue
             track = session.track(name)
             k = min(self.step, len(track.trajectory.headings) - 1)
@@ -345,7 +369,7 @@ class Viewer:
     def _show_agent(self, name: str, trajectory: Trajectory, step: int, image: np.ndarray | None) -> None:
         """Draw the body as a cylinder, and the camera's frustum with its image."""
         body, camera = self.session.config.body, self.session.camera(name)
-        place, colour = f"/agents/{_scene_path(name)}", self.colours[name]
+        place, colour = f"/agents/{scene_path(name)}", self.colours[name]
         position = trajectory.positions[step]
         middle = position + UP * camera.camera_height / 2
         self.server.scene.add_cylinder(
@@ -373,8 +397,3 @@ class Viewer:
         else:
             with self.seen:
                 self.views[view] = self.server.gui.add_image(large, label=": ".join(view))
-
-
-def _scene_path(name: str) -> str:
-    """A name as part of a path in viser's scene tree: characters other than letters and digits become underscores."""
-    return "".join(c if c.isalnum() else "_" for c in name)

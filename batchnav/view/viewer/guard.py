@@ -26,6 +26,7 @@ from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 from batchnav.errors import ArgumentError, DeviceError, shortened
+from batchnav.runtime.extras import install_command
 
 MAX_MESSAGE = 1 << 16
 """Largest message that a client may send, bytes; a camera has about 300."""
@@ -203,7 +204,7 @@ def guarded_server(host: str, port: int, label: str) -> tuple[Any, str]:
         import viser
         import websockets.asyncio.server as library
     except ImportError as error:
-        raise DeviceError("viewer: found no viser, expected it: pip install 'batchnav[viewer]'") from error
+        raise DeviceError(f"viewer: found no viser, expected it: {install_command('viewer')}") from error
     check_address(host, port)
     gate, served = Gate(host), []
     made: list[Any] = []

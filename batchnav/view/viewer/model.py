@@ -74,3 +74,8 @@ def _linear(colours: np.ndarray) -> np.ndarray:
     share = colours.astype(np.float32) / 255.0
     rgb = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
     return np.round(255.0 * np.concatenate([rgb[..., :3], share[..., 3:]], axis=-1)).astype(np.uint8)
+
+
+def scene_path(name: str) -> str:
+    """A name as part of a path in viser's scene tree: characters other than letters and digits become underscores."""
+    return "".join(c if c.isalnum() else "_" for c in name)

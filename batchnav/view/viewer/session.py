@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -178,10 +178,18 @@ class Session:
         metrics = self.track(name).metrics
         return any(metrics[m.name] == 0.0 for m in self.metric_specs if m.headline and m.binary)
 
-    def next_failure(self, name: str) -> bool:
-        """Go to the next episode in which an agent fails, playing those in between; False if there is no other."""
+    def next_failure(self, name: str, before: Callable[[int, int], None] = lambda played, total: None) -> bool:
+        """Go to the next episode in which an agent fails, playing those in between.
+
+        Args:
+            name: the agent.
+            before: called before each episode with the number of episodes searched so far, and of all other episodes.
+
+        False if there is no other failure, or where `stopped` was set during the search.
+        """
         begin, driver = self.number, self._driver
         for step in range(1, len(self.episodes)):
+            before(step - 1, len(self.episodes) - 1)
             if self.stopped:
                 break
             self.pick(begin + step)
