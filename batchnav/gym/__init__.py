@@ -2,10 +2,11 @@
 
 `import batchnav` registers the names, before or after `import gymnasium`, and imports no other package. Gymnasium 1.0
 removed plugin entry points, so a finder on `sys.meta_path` registers the names as soon as Gymnasium is imported, and
-then removes itself. The finder is needed for programs that import batchnav first: registering at once would import
-Gymnasium with it. Gymnasium's own form needs no `import batchnav` and no finder, since Gymnasium imports the module that
-the name begins with: `gymnasium.make_vec("batchnav.gym:batchnav/PointNav-v0")`. That module is imported by `batchnav`,
-which registers the names as Gymnasium is in `sys.modules`.
+then removes itself. Programs that import batchnav first need the finder: to register at once, batchnav would have to
+import Gymnasium.
+
+Gymnasium's own form needs neither `import batchnav` nor the finder, since Gymnasium imports the module that the name
+begins with: `gymnasium.make_vec("batchnav.gym:batchnav/PointNav-v0")`.
 """
 
 from __future__ import annotations
