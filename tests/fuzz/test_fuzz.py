@@ -13,7 +13,7 @@ FORGIVEN = {"mtl", "png"}
 
 
 def test_broken_files_are_refused_or_answer(tmp_path):
-    outcomes, findings = fuzz(seed=1, number=NUMBER, processes=min(2, os.cpu_count()), keep=tmp_path)
+    outcomes, findings = fuzz(seed=3, number=NUMBER, processes=min(2, os.cpu_count()), keep=tmp_path)
     assert not findings, "\n".join(findings)
     assert sum(outcomes.values()) == NUMBER and {word for _, word in outcomes} <= {CLEAN, LOADED, FINDING}
     kinds = {kind for kind, _ in outcomes}
