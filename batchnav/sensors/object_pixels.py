@@ -1,11 +1,13 @@
 """Number of pixels of each view that show a given object.
 
-Each view casts rays only in the rectangle of pixels that the object's box can cover, and only as deep as the box
-reaches. That finds the same pixels as an image of object ids: what lies deeper cannot hide the object.
+Each view casts rays in the rectangle of pixels that the object's box can cover, first at the triangles of the object
+alone. Rays that hit it are cast again, at the whole scene, up to the object. That finds the same pixels as an image of
+object ids: what lies deeper cannot hide the object.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,17 +23,20 @@ from batchnav.renderers.raycast.packet import (
     TILE_HEIGHT,
     TILE_WIDTH,
     Camera,
+    trace_hits_again,
     trace_tile,
 )
 from batchnav.renderers.raycast.ray import BLOCK_HEIGHT, BLOCK_WIDTH, NOTHING, closest_hit
-from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.arrays import to_device, view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel
 from batchnav.runtime.kernels.intrinsics import thread_array
 from batchnav.runtime.kernels.launch import launch
 from batchnav.scene.appearance import ID_FIELDS
-from batchnav.scene.bank import SceneBank
-from batchnav.scene.bvh import MAX_LEVELS
+from batchnav.scene.bank import SceneBank, pack_bvhs
+from batchnav.scene.bvh import BVH, MAX_LEVELS, build_bvh
+from batchnav.scene.scene import Scene
 from batchnav.sensors.semantic import Ids, id_at
+from batchnav.types import TriangleMesh
 
 _NEAR = 0.01
 """Depth at which boxes are cut off before they are projected, metres."""
@@ -43,6 +48,8 @@ _EDGES = np.array([(a, a | bit) for bit in (1, 2, 4) for a in range(8) if not a 
 """i64 [12, 2]: edges of a box; bit k of a corner's number chooses the low or the high side of axis k."""
 _BLOCK = BLOCK_HEIGHT * BLOCK_WIDTH
 _COLUMN = np.int32(ID_FIELDS.index("object_id"))
+_BEYOND = np.float32(1.00001)
+"""Factor by which the second ray reaches beyond the object, against rounding."""
 _stack_array = thread_array(MAX_LEVELS, np.int32)
 
 
@@ -55,8 +62,8 @@ class Views(NamedTuple):
     """f32 [V], radians."""
     pitch: torch.Tensor
     """f32 [V], radians; up is positive."""
-    object_id: torch.Tensor
-    """i32 [V]: object whose pixels count."""
+    object: torch.Tensor
+    """i32 [V]: row of the object whose pixels count."""
     far: torch.Tensor
     """f32 [V]: planar depth at which rays end, metres."""
     rectangle: torch.Tensor
@@ -67,7 +74,7 @@ def make_views(
     position: np.ndarray,
     heading: np.ndarray,
     pitch: float,
-    object_id: np.ndarray,
+    row: np.ndarray,
     boxes: tuple[np.ndarray, np.ndarray],
     image: tuple[int, int, float],
     max_depth: float = np.inf,
@@ -78,7 +85,7 @@ def make_views(
         position: f [V, 3], camera positions, metres.
         heading: f32 [V], radians.
         pitch: pitch of all cameras, radians.
-        object_id: i32 [V], the object that each view looks for.
+        row: i [V], row of the object that each view looks for.
         boxes: f [V, 3] lowest and highest corner of each view's object.
         image: height, width, and horizontal field of view in degrees.
         max_depth: planar depth at which all rays end, metres.
@@ -112,37 +119,64 @@ def make_views(
     far = np.minimum(_DEEPER[0] * depth.max(1, initial=0.0) + _DEEPER[1], max_depth)
     columns_of = (
         np.asarray(position, np.float32), np.asarray(heading, np.float32), np.full(len(far), pitch, np.float32),
-        np.asarray(object_id, np.int32), far.astype(np.float32), np.stack(rectangle, -1).astype(np.int32),
+        np.asarray(row, np.int32), far.astype(np.float32), np.stack(rectangle, -1).astype(np.int32),
     )  # fmt: skip
     return Views(*(torch.from_numpy(np.ascontiguousarray(column)) for column in columns_of))
 
 
-def object_pixels(bank: SceneBank, views: Views, image: tuple[int, int, float]) -> torch.Tensor:
-    """Number of pixels that show each view's object, i32 [V] on the bank's device.
+class ObjectRays:
+    """Counts pixels of some objects of a scene.
 
     Args:
-        bank: one scene, packed with `appearance=("object_id",)`.
-        views: result of `make_views`.
-        image: height, width, and horizontal field of view in degrees.
+        scene: a scene with object ids: `Scene.semantic` where there is one.
+        object_ids: the objects.
+        device: torch device.
     """
-    height, width, hfov_deg = image
-    look = bank.appearance
-    assert look is not None, "the bank has no object ids"
-    ids = Ids(look.object_id, look.id_patches, look.id_texels)
-    on_device = Views(*(column.to(bank.device) for column in views))
-    pixels = torch.zeros(len(views.far), dtype=torch.int32, device=bank.device)
-    arguments = (
-        bank.bvh_view, view(ids), view(on_device), np.int32(height), np.int32(width), tan_half(hfov_deg), view(pixels)
-    )  # fmt: skip
-    if bank.device.type == "cpu":
-        count_cpu(*arguments)
-    else:
-        launch(count_cuda, _BLOCK * len(pixels), *arguments, block=_BLOCK)
-    return pixels
+
+    def __init__(self, scene: Scene, object_ids: Sequence[int], device: torch.device):
+        self.bank = SceneBank.pack([scene], device, appearance=("object_id",))
+        trees = [_tree(scene.mesh, object_id) for object_id in object_ids]
+        self._objects = to_device(pack_bvhs(trees), self.bank.device)
+        self._numbers = torch.tensor(object_ids, dtype=torch.int32, device=self.bank.device)
+
+    def pixels(self, views: Views, image: tuple[int, int, float]) -> torch.Tensor:
+        """Number of pixels that show each view's object, i32 [V] on the device.
+
+        Args:
+            views: result of `make_views`.
+            image: height, width, and horizontal field of view in degrees.
+        """
+        height, width, hfov_deg = image
+        bank, look = self.bank, self.bank.appearance
+        assert look is not None
+        ids = Ids(look.object_id, look.id_patches, look.id_texels)
+        on_device = Views(*(column.to(bank.device) for column in views))
+        pixels = torch.zeros(len(views.far), dtype=torch.int32, device=bank.device)
+        arguments = (
+            bank.bvh_view, view(self._objects), view(self._numbers), view(ids), view(on_device), np.int32(height),
+            np.int32(width), tan_half(hfov_deg), view(pixels),
+        )  # fmt: skip
+        if bank.device.type == "cpu":
+            count_cpu(*arguments)
+        else:
+            launch(count_cuda, _BLOCK * len(pixels), *arguments, block=_BLOCK)
+        return pixels
+
+
+def _tree(mesh: TriangleMesh, object_id: int) -> BVH:
+    """BVH of the triangles that may show an object: its own, and those with several ids that its box touches."""
+    surface = mesh.surface
+    assert surface is not None and surface.object_id is not None, "the mesh has no object ids"
+    own = surface.object_id == object_id
+    if surface.tile is not None:
+        corners, of_object = mesh.vertices[mesh.faces], mesh.vertices[mesh.faces[own]].reshape(-1, 3)
+        near = (corners.min(1) <= of_object.max(0)).all(1) & (corners.max(1) >= of_object.min(0)).all(1)
+        own |= near & (surface.tile >= 0)
+    return build_bvh(TriangleMesh(mesh.vertices, np.ascontiguousarray(mesh.faces[own])))
 
 
 @cpu_kernel
-def count_cpu(bvh, ids, views, height, width, tan_half_hfov, pixels_out):
+def count_cpu(bvh, objects, numbers, ids, views, height, width, tan_half_hfov, pixels_out):
     """Count the pixels of all views; a task is a view."""
     for i in prange(len(pixels_out)):
         rays, stack = np.empty((PACKET_ROWS, PACKET_RAYS), np.float32), np.empty(MAX_LEVELS, np.int32)
@@ -150,27 +184,33 @@ def count_cpu(bvh, ids, views, height, width, tan_half_hfov, pixels_out):
         place = views.position[i, 0], views.position[i, 1], views.position[i, 2]
         axes = camera_axes(views.heading[i], views.pitch[i])
         camera = Camera(place, axes, height, width, tan_half_hfov, views.far[i], False)
-        wanted, count = views.object_id[i], np.int32(0)
+        root, wanted = objects.roots[views.object[i]], numbers[views.object[i]]
+        count = np.int32(0)
         for row in range(views.rectangle[i, 0], views.rectangle[i, 2], TILE_HEIGHT):
             for column in range(views.rectangle[i, 1], views.rectangle[i, 3], TILE_WIDTH):
-                trace_tile(np.int32(row), np.int32(column), bvh, bvh.roots[0], camera, rays, hits, stack)
+                r, c = np.int32(row), np.int32(column)
+                trace_tile(r, c, objects, root, camera, rays, hits, stack)
+                if hits.max() < 0:
+                    continue
+                trace_hits_again(r, c, bvh, bvh.roots[0], camera, rays, hits, stack)
                 for k in range(PACKET_RAYS):
                     if hits[k] >= 0:
-                        r, c = np.int32(row + k // TILE_WIDTH), np.int32(column + k % TILE_WIDTH)
-                        ray = pixel_ray(r, c, axes, height, width, tan_half_hfov)
+                        pixel = np.int32(row + k // TILE_WIDTH), np.int32(column + k % TILE_WIDTH)
+                        ray = pixel_ray(pixel[0], pixel[1], axes, height, width, tan_half_hfov)
                         if id_at(hits[k], rays[DEPTH_ROW, k], ray, place, ids, _COLUMN) == wanted:
                             count += np.int32(1)
         pixels_out[i] = count
 
 
 @cuda_kernel
-def count_cuda(bvh, ids, views, height, width, tan_half_hfov, pixels_out):
+def count_cuda(bvh, objects, numbers, ids, views, height, width, tan_half_hfov, pixels_out):
     """Count the pixels of all views; a block is a view, whose threads take the pixels of one tile after another."""
     i, thread, stack = np.uint32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x), _stack_array()
     zero, one, two, three = np.uint32(0), np.uint32(1), np.uint32(2), np.uint32(3)
     place = views.position[i, zero], views.position[i, one], views.position[i, two]
     axes = camera_axes(views.heading[i], views.pitch[i])
-    far, wanted, count = views.far[i], views.object_id[i], np.int32(0)
+    far, thing, count = views.far[i], np.uint32(views.object[i]), np.int32(0)
+    root, wanted = objects.roots[thing], numbers[thing]
     end_row, end_column = views.rectangle[i, two], views.rectangle[i, three]
     # A warp covers 8 x 4 adjacent pixels, as in `ray.thread_pixel`.
     down = np.int32(((thread >> 6) << 2) + ((thread >> 3) & 3))
@@ -180,9 +220,11 @@ def count_cuda(bvh, ids, views, height, width, tan_half_hfov, pixels_out):
         column = np.int32(views.rectangle[i, one] + across)
         while column < end_column:
             ray = pixel_ray(row, column, axes, height, width, tan_half_hfov)
-            depth, hit = closest_hit(bvh, bvh.roots[zero], place, ray, far, False, False, stack)
-            if hit != NOTHING and id_at(bvh.numbers[np.uint32(hit)], depth, ray, place, ids, _COLUMN) == wanted:
-                count = np.int32(count + np.int32(1))
+            depth, hit = closest_hit(objects, root, place, ray, far, False, False, stack)
+            if hit != NOTHING:
+                depth, hit = closest_hit(bvh, bvh.roots[zero], place, ray, depth * _BEYOND, False, False, stack)
+                if hit != NOTHING and id_at(bvh.numbers[np.uint32(hit)], depth, ray, place, ids, _COLUMN) == wanted:
+                    count = np.int32(count + np.int32(1))
             column = np.int32(column + np.int32(BLOCK_WIDTH))
         row = np.int32(row + np.int32(BLOCK_HEIGHT))
     if count > 0:

@@ -22,10 +22,9 @@ from batchnav.navmesh import file as navmesh_file
 from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.cache import versioned_cache_folder
-from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
-from batchnav.sensors.object_pixels import make_views, object_pixels
+from batchnav.sensors.object_pixels import ObjectRays, make_views
 
 _DECIMALS = 5
 """Decimals of coordinates and scores, as in Habitat's files."""
@@ -132,8 +131,7 @@ def _scores(
     source: Scene, things: list[SceneObject], found: _Candidates, rules: ViewPointRules, device: torch.device
 ) -> np.ndarray:
     """f64 [C]: coverage of each candidate's object in its image, summed over the views."""
-    bank = SceneBank.pack([source], device, appearance=("object_id",))
-    numbers = np.array([thing.object_id for thing in things], np.int32)
+    rays = ObjectRays(source, [thing.object_id for thing in things], device)
     corners = np.array([(thing.low, thing.high) for thing in things])
     pixels = np.zeros(len(found.thing), np.int64)
     pitches, counts = np.unique(rules.pitches_deg, return_counts=True)
@@ -143,10 +141,8 @@ def _scores(
         position[:, 1] += rules.camera_height
         boxes = corners[thing, 0], corners[thing, 1]
         for pitch, count in zip(np.radians(pitches).tolist(), counts.tolist(), strict=True):
-            views = make_views(
-                position, found.heading[rows], pitch, numbers[thing], boxes, rules.image, rules.max_depth
-            )
-            pixels[rows] += count * object_pixels(bank, views, rules.image).cpu().numpy()
+            views = make_views(position, found.heading[rows], pitch, thing, boxes, rules.image, rules.max_depth)
+            pixels[rows] += count * rays.pixels(views, rules.image).cpu().numpy()
     return pixels / (rules.image[0] * rules.image[1])
 
 

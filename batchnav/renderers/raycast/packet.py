@@ -47,6 +47,7 @@ DEPTH_ROW = 3
 """Scratch row of `Packet.depth`."""
 _ROW, _COLUMN = (index.ravel().astype(np.float32) for index in np.indices((TILE_HEIGHT, TILE_WIDTH)))
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_BEYOND = np.float32(1.00001)
 _MISSED = np.float32(3.4e38)
 """Depth of a triangle that a ray misses: beyond any `far`."""
 
@@ -106,6 +107,22 @@ def trace_tile(row, column, bvh, root, camera, rays, hits, stack):
     if hits is not None:
         hits[:] = NOTHING
     _trace(row, column, bvh, root, camera, stack, packet, hits)
+
+
+@inline_function
+def trace_hits_again(row, column, bvh, root, camera, rays, hits, stack):
+    """Trace the rays of `trace_tile` that hit something in another BVH, up to slightly beyond these hits."""
+    packet = Packet(rays[0], rays[1], rays[2], rays[DEPTH_ROW])
+    _limit(packet, hits)
+    _trace(row, column, bvh, root, camera, stack, packet, hits)
+
+
+@inline_function
+def _limit(packet_out, hits_out):
+    """Make each ray end slightly beyond its hit; rays without one hit nothing."""
+    for k in range(PACKET_RAYS):
+        packet_out.depth[k] = packet_out.depth[k] * _BEYOND if hits_out[k] >= 0 else _ZERO
+        hits_out[k] = NOTHING
 
 
 @inline_function
