@@ -76,7 +76,7 @@ class SimOptions:
     device: str = "auto"
     num_envs: tuple[int, ...] = (256, 4096, 16384)
     tasks: tuple[str, ...] = ("pointnav",)
-    """Names of tasks: pointnav, flee, explore."""
+    """Names of tasks: pointnav, flee, explore, objectnav."""
     actions: tuple[Literal["all", "moving", "forward"], ...] = ("all", "moving")
     noise: tuple[float, ...] = (0.0,)
     """Multipliers of the actuation noise (LoCoBot, proportional controller)."""

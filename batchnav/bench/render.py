@@ -19,11 +19,13 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 
 from batchnav.bench.options import RenderOptions as Options
+from batchnav.data.objectnav.view_points import with_goals
 from batchnav.data.scenes import find_scenes
 from batchnav.errors import DeviceError
 from batchnav.renderers.base import Renderer
@@ -40,6 +42,7 @@ from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.frame import GivenImages, appearance_needed
 from batchnav.sensors.sensor import Cameras, CameraSensor
+from batchnav.tasks.objectnav import HM3D
 
 HOUSES = "houses:"
 """Prefix of a batch of procedural houses."""
@@ -63,7 +66,10 @@ def main(arguments: Options) -> None:
     rows = []
     for name in arguments.scenes:
         fields = appearance_needed(sensor for kind in arguments.sensors for sensor in made_of(kind).values())
-        bank = SceneBank.pack(find_scenes(scene_names(name), appearance=bool(fields)), device, fields)
+        scenes, categories = find_scenes(scene_names(name), appearance=bool(fields)), None
+        if "goal" in fields:
+            scenes, categories = with_goals(scenes, device=device), HM3D
+        bank = SceneBank.pack(scenes, device, fields, goal_categories=categories)
         others = peers(bank) if arguments.peers else {}
         triangles = sum(len(scene.mesh.faces) for scene in bank.scenes)
         for n in counts:
@@ -160,12 +166,15 @@ def turning(
         for name, sensor in (sensors or {}).items()
     }
 
+    category = torch.arange(len(heading), device=heading.device) % len(HM3D)
+    goals = SimpleNamespace(goal_category=category)  # read by goal masks
+
     def run():
         seen.heading.add_(TURN)
         if not out:
             renderer.render(*seen.poses)
             return
-        frame = GivenImages(*renderer.visibility(*seen.poses), seen, bank.appearance)
+        frame = GivenImages(*renderer.visibility(*seen.poses), seen, bank.appearance, task=goals)
         for name, sensor in sensors.items():
             sensor.write(frame, out[name])
 

@@ -1,6 +1,6 @@
 """Simulator steps per second without rendering: random actions, geodesic distances by Detour's search.
 
-    batchnav bench sim --device cuda --num-envs 1024 4096 16384 --tasks pointnav flee explore
+    batchnav bench sim --device cuda --num-envs 1024 4096 16384 --tasks pointnav flee explore objectnav
     batchnav bench sim --device cuda --num-envs 16384 --noise 0 0.5 --actions moving forward
 
 On CUDA the steps are captured in one graph and replayed, since launches from Python would measure the host. Actions:
@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from batchnav.bench.options import SimOptions as Options
+from batchnav.data.objectnav.view_points import with_goals
 from batchnav.data.scenes import find_scenes
 from batchnav.report.results import append_rows, figure, print_table, row
 from batchnav.runtime.device import resolve_device
@@ -41,7 +42,7 @@ ACTIONS = {"all": (STOP, RIGHT + 1), "moving": (FORWARD, RIGHT + 1), "forward": 
 def main(options: Options) -> None:
     """Measure and print; append the results to the file with `record`."""
     device = resolve_device(options.device)
-    bank = SceneBank.pack(find_scenes(options.scenes, appearance=False), device)
+    bank = packed(options, device)
     rows, scene = [], "+".join(Path(name).stem for name in options.scenes)
     for num_envs, task, actions in itertools.product(options.num_envs, options.tasks, options.actions):
         rates = measure(bank, task, num_envs, actions, options)
@@ -57,6 +58,16 @@ def main(options: Options) -> None:
             append_rows("sim", measured)
         rows += measured
     print_table("sim", rows)
+
+
+def packed(options: Options, device: torch.device) -> SceneBank:
+    """The scenes, with goals if a task needs them."""
+    wanted = [kind.goal_categories(kind.Config()) for kind in (TASKS[name] for name in options.tasks)]
+    categories = next((names for names in wanted if names is not None), None)
+    scenes = find_scenes(options.scenes, appearance=categories is not None)
+    if categories is not None:
+        scenes = with_goals(scenes, device=device)
+    return SceneBank.pack(scenes, device, goal_categories=categories)
 
 
 def measure(bank: SceneBank, task: str, num_envs: int, actions: str, options: Options) -> dict[float, list[float]]:

@@ -10,7 +10,7 @@ from batchnav.cli.console import show
 from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.config import to_dict
 from batchnav.envs.config import with_camera
-from batchnav.envs.observations import needed_appearance
+from batchnav.envs.observations import goal_categories_of, needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.players import Player, ReferencePlayer, find_players, policy_name
 from batchnav.evaluation.results import result_rows, write_results
@@ -61,8 +61,9 @@ def measure(options: Options, ranks: Ranks) -> None:
     path = options.episodes or find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     evaluation = Evaluation(
-        path, ranks.device, first.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks, fields
-    )
+        path, ranks.device, first.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks, fields,
+        goal_categories_of(first.config),
+    )  # fmt: skip
     for player in compared.values():
         evaluation.check(player)
     played = {}

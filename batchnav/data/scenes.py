@@ -10,11 +10,12 @@ import contextlib
 import functools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchnav.data.episodes.episode import Episode
 from batchnav.data.folders import SCENES_DIR
 from batchnav.data.generated import is_cached
+from batchnav.data.objectnav.view_points import goals_of_scene
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.resolve import Loader, located, resolve
 from batchnav.data.scene_ref import FileRef, GeneratedRef, SceneRef, parse_scene_id, scene_ids
@@ -194,17 +195,31 @@ def measure_scenes(
     scenes_dir: str | Path = SCENES_DIR,
     settings: NavMeshSettings | None = None,
     appearance: AppearanceConfig | bool = True,
+    goals: GoalRules | None = None,
 ) -> list[SceneSize]:
     """The memory that each scene needs. Loads each scene once and keeps none; procedural ones stay in the cache.
 
-    Arguments: as in `find_scenes`.
+    Arguments: as in `find_scenes` and `find_with_goals`.
     """
-    measure = functools.partial(_measure, scenes_dir=scenes_dir, settings=settings, appearance=appearance)
-    return list(in_parallel(measure, scene_ids, "scenes", SCENES_PER_WORKER))
+    how: dict[str, Any] = {"goals": goals, "scenes_dir": scenes_dir, "settings": settings, "appearance": appearance}
+    return list(in_parallel(functools.partial(_measure, **how), scene_ids, "scenes", SCENES_PER_WORKER))
 
 
 def _measure(scene_id: str, **how) -> SceneSize:
-    return SceneSize.of(find_scene(scene_id, **how))
+    return SceneSize.of(find_with_goals(scene_id, **how))
+
+
+class GoalRules(NamedTuple):
+    """How ObjectNav's goals of a scene are made: arguments of `objectnav.view_points.make_goals`."""
+
+    rules: str
+    labels: str
+
+
+def find_with_goals(scene_id: str, goals: GoalRules | None, **how) -> Scene:
+    """`find_scene`, with goals for ObjectNav if `goals` is given: made on the CPU once, then read from the cache."""
+    scene = find_scene(scene_id, **how)
+    return scene if goals is None else scene._replace(goals=goals_of_scene(scene, *goals, "cpu"))
 
 
 def played_scene(episode: Episode, scenes_dir: str | Path = SCENES_DIR) -> str:

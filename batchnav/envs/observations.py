@@ -78,5 +78,11 @@ def space_of(specs: Iterable[Spec]) -> spaces.Dict:
 
 
 def needed_appearance(config: NavConfig) -> frozenset[str]:
-    """Fields of `scene.appearance.Appearance` that the sources of this configuration read."""
-    return appearance_needed(observation_sources(config).values())
+    """Fields of `scene.appearance.Appearance` that the sources and the goals of this configuration read."""
+    of_goals = frozenset() if goal_categories_of(config) is None else frozenset({"goal"})
+    return appearance_needed(observation_sources(config).values()) | of_goals
+
+
+def goal_categories_of(config: NavConfig) -> tuple[str, ...] | None:
+    """Categories of the goals that the scenes of this configuration must have; None: the task needs none."""
+    return TASKS[config.task_name].goal_categories(config.task)

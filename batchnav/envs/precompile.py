@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 
 from batchnav.config import from_dict
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import goal_categories_of
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, WALKABLE, Tile
 from batchnav.scene.bvh import BVH, LINKS, NODE_WIDTH, TRIANGLE_WIDTH
+from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 
@@ -30,9 +33,20 @@ SIDE = 10.0
 def main(config: NavConfig) -> None:
     """Step an environment in the room once."""
     room = empty_room(config.body.navmesh)
+    if (categories := goal_categories_of(config)) is not None:
+        room = room._replace(goals=goals_in(room, categories or ("object",)))
     env = NavEnv([room], num_envs=1, device="cpu", task=config.task_name, config=config)
     env.reset()
     env.step(config.body.empty_actions(1, env.device))
+
+
+def goals_in(room: Scene, categories: Sequence[str]) -> SceneGoals:
+    """An object of each category in a corner of the room."""
+    place, zero = room.navmesh.snap(np.array([[1.0, 0.0, 1.0]], np.float32)), np.zeros(1, np.float32)
+    return SceneGoals(
+        "precompile",
+        tuple(ObjectGoal(name, k, name, (1.0, 1.0, 1.0), place, zero, zero) for k, name in enumerate(categories)),
+    )
 
 
 def empty_room(settings: NavMeshSettings) -> Scene:

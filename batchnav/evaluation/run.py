@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from batchnav.config import to_dict
 from batchnav.data.episodes.episode import Episode
-from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.episodes.playing import check_episodes, episode_table
 from batchnav.data.folders import SCENES_DIR
-from batchnav.data.scenes import find_played
+from batchnav.data.played_file import load_played, playable, played_table
 from batchnav.data.validate import distance_mismatches
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import goal_categories_of
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.intervals import Summary, summarise
 from batchnav.evaluation.play import Images, Recording, evaluate, record
@@ -60,6 +59,7 @@ class Evaluation:
         scenes_dir: folder of the scenes that Habitat's episode files name.
         ranks: processes that share the episodes, each with an `Evaluation`; None: this process plays all.
         appearance: appearance fields that sensors other than depth read (`envs.nav.needed_appearance`).
+        goal_categories: categories of ObjectNav's goals (`envs.observations.goal_categories_of`); None: other tasks.
 
     ArgumentError for more processes than episodes; EpisodeError, MeshError and NavMeshError for episodes and scenes
     that cannot be played.
@@ -75,18 +75,20 @@ class Evaluation:
         scenes_dir: Path = SCENES_DIR,
         ranks: Ranks | None = None,
         appearance: frozenset[str] = frozenset(),
+        goal_categories: tuple[str, ...] | None = None,
     ):
         self.ranks = ranks or Ranks(device)
         self.path, self.num_envs, self.renderer = path, num_envs, renderer
         self.split = path.name.removesuffix(".json.gz")
-        self.episodes = load_episodes(path)
+        file = load_played(path, goal_categories)
+        self.episodes: list[Any] = file.episodes
         if len(self.episodes) < self.ranks.world_size:  # an episode that two ranks play would count twice
             found = f"{len(self.episodes)} episodes for {self.ranks.world_size} processes"
             raise ArgumentError(f"{path}: found {found}, expected at least one episode for each process")
-        scenes = find_played(self.episodes, scenes_dir, body.navmesh, bool(appearance & FROM_FILES))
+        scenes = file.scenes(self.episodes, scenes_dir, body.navmesh, bool(appearance & FROM_FILES))
         self.names = [scene.name for scene in scenes]
-        self.episodes = check_episodes(self.episodes, dict(zip(self.names, scenes, strict=True)))
-        self.bank = SceneBank.pack(scenes, device, appearance)
+        self.episodes = playable(self.episodes, dict(zip(self.names, scenes, strict=True)))
+        self.bank = SceneBank.pack(scenes, device, appearance, goal_categories=goal_categories)
 
     def check(self, player: Player) -> None:
         """Make a player's environment and agent for one episode; raises what `play` would raise before its first step.
@@ -140,7 +142,8 @@ class Evaluation:
 
     def _environment(self, episodes: list[Episode], config: NavConfig) -> NavEnv:
         """An environment that plays these episodes."""
-        table = episode_table(episodes, self.names, self.bank.device)
+        categories = goal_categories_of(config)
+        table = played_table(episodes, self.bank.scenes, categories, self.bank.device)
         n = min(self.num_envs, len(episodes))
         renderer = self.renderer if config.sensors else "raycast"
         return NavEnv(self.bank, n, task=config.task_name, config=config, episodes=table, renderer=renderer, copy=False)

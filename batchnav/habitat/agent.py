@@ -31,11 +31,14 @@ class HabitatAgent:
     * "rgb": u8 [H, W, 3]. "semantic": i32 [H, W, 1].
     * "pointgoal_with_gps_compass": f32 [2]; "pointgoal" for a policy trained without GPS and compass.
     * "compass": f32 [1], radians, Habitat's CompassSensor. Optional, for a policy that observes a map.
+    * "objectgoal": i64 [1], the category's number, as `ObjectNavConfig.categories` lists them; "gps": f32 [2].
+    * "goal_mask": u8 [H, W, 1], 255 on objects of the goal; the caller adds it, as Habitat has no such sensor.
 
     Image size, field of view and camera height must be those of training, which `config` states. A policy trained with
     ranges of these (`CameraConfig.camera_height_range`) also accepts another `camera_height` and `hfov_deg`.
 
-    Actions are the indices of PointNav: 0 stop, 1 move_forward, 2 turn_left, 3 turn_right.
+    Actions are Habitat's indices: 0 stop, 1 move_forward, 2 turn_left, 3 turn_right; with control v1 also 4 look_up, 5
+    look_down.
 
     A `RobotMapper` computes the observations "ego_map" and "waypoint" from depth, the goal sensor and the turns or the
     compass.
@@ -90,7 +93,7 @@ class HabitatAgent:
             value = _found(observations, theirs)
             if ours.endswith("depth"):
                 value = self.with_holes(_normalised(value, theirs))
-            batch[ours] = value.unsqueeze(0)
+            batch[ours] = value.reshape(1) if ours in self.policy.network.num_categories else value.unsqueeze(0)
         if self._mapper:
             depth, goal = (_found(observations, name).float() for name in ("depth", goal_sensor(self.config)))
             compass = float(_found(observations, "compass")) if "compass" in observations else None

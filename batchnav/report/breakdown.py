@@ -62,6 +62,7 @@ def breakdowns(evaluation: Evaluation, played: Sequence[Played], metric: Metric)
     tables = {
         "geodesic distance to the goal": quantiles(found.distance, "{:.1f} to {:.1f} m"),
         "detour: geodesic over straight line": quantiles(found.detour, "{:.2f} to {:.2f}"),
+        "goal category": by_category(evaluation, played[0]),
         "scene": {
             name: np.flatnonzero(played[0].episodes["scene"] == k) for k, name in enumerate(evaluation.names)
         },
@@ -71,6 +72,13 @@ def breakdowns(evaluation: Evaluation, played: Sequence[Played], metric: Metric)
         for name, parts in tables.items()
         if parts
     }
+
+
+def by_category(evaluation: Evaluation, played: Played) -> dict[str, np.ndarray]:
+    """Episode indices by category of the goal, in the order of the categories' numbers; empty for other tasks."""
+    number = played.episodes.get("category", np.zeros(0))
+    rows = {name: np.flatnonzero(number == k) for k, name in enumerate(evaluation.bank.goal_categories)}
+    return {name: found for name, found in rows.items() if len(found)}
 
 
 def quantiles(values: np.ndarray, text: str) -> dict[str, np.ndarray]:

@@ -79,7 +79,8 @@ class GoalState(NamedTuple):
     """Every agent's goal, and its progress in the running episode."""
 
     goal: torch.Tensor
-    """f32 [N, 3]: the goal, metres. If the goal is a set of places: the place nearest to the start."""
+    """f32 [N, 3]: the goal, metres. If the goal is a set of places: the place nearest to the start; in ObjectNav the
+    one nearest to the agent."""
     start_distance: torch.Tensor
     """f32 [N]: geodesic distance from the start to the nearest place, which SPL uses; metres."""
     distance: torch.Tensor

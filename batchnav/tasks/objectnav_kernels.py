@@ -128,13 +128,19 @@ def sees_goal(i, nav, transition, goal, parameters, scratch, row):
 
 @lean_function
 def score_one(i, nav, bodies, transition, parameters, scratch, row, state_out, metrics_out, reward_out):
-    """Score a step: reward by the field's distance; at the end of an episode, success and Detour's distance."""
+    """Score a step: reward by the field's distance; at the end of an episode, success and Detour's distance.
+
+    The goal becomes the view point that is nearest now.
+    """
     scene, before = transition.scene[i], transition.distance[i]
     goal, distance = goal_row(parameters, scene, transition.category[i]), before
     if transition.moved[i]:
-        found, _ = field_distance(parameters, scene, goal, point_at(i, transition.position))
+        found, nearest = field_distance(parameters, scene, goal, point_at(i, transition.position))
         if found < _INF:
             distance = found
+            if not bodies.done[i]:
+                place, _ = place_at(parameters, nearest)
+                keep_point(i, place, state_out.goal)
     success, measured = False, distance
     if bodies.done[i]:
         position = point_at(i, transition.position)

@@ -11,11 +11,12 @@ import torch
 from batchnav.config import to_dict
 from batchnav.data.config import ScenesConfig
 from batchnav.data.episodes.episode import Episode
-from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.episodes.playing import check_episodes, episode_table, order_episodes
+from batchnav.data.episodes.playing import order_episodes
+from batchnav.data.played_file import PlayedFile, load_played, playable, played_table
 from batchnav.data.scene_ref import has_random_materials, scene_ids
-from batchnav.data.scenes import find_played, find_scene, find_scenes, measure_scenes
+from batchnav.data.scenes import GoalRules, find_scenes, find_with_goals, measure_scenes
 from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import goal_categories_of
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ConfigError
 from batchnav.procedural import make_material_library
@@ -38,9 +39,10 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
     if ranks.is_rank_zero and ranks.device.type == "cpu":
         precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, env_config=to_dict(config.env))
     if config.scenes.episodes:
-        episodes = order_episodes(load_episodes(config.scenes.episodes), shuffle=True, grouped=False, seed=config.seed)
+        file = load_played(config.scenes.episodes, goal_categories_of(config.env))
+        episodes = order_episodes(file.episodes, shuffle=True, grouped=False, seed=config.seed)
         material_library = material_library_for(config.scenes, [episode.scene for episode in episodes])
-        return fixed_episodes(ranks.shard(episodes), config, ranks.device, num_envs, material_library)
+        return fixed_episodes(file, ranks.shard(episodes), config, ranks.device, num_envs, material_library)
     all_names = scene_ids(config.scenes.names)
     material_library, names = material_library_for(config.scenes, all_names), ranks.shard(all_names)
     return NavEnv(
@@ -52,29 +54,36 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
 def training_scenes(config: TrainingConfig, names: Sequence[str]) -> SceneStream | list[Scene]:
     """The scenes of one rank: all of them in memory, or a stream if they exceed `resident_scenes` or `gigabytes`."""
     settings, appearance, scenes = config.env.body.navmesh, config.appearance, config.scenes
+    goals = None if goal_categories_of(config.env) is None else goal_rules(config.env.task)
     if scenes.resident_scenes or scenes.gigabytes:
         capacities = [
             scene.with_appearance(config.appearance_fields)
-            for scene in measure_scenes(names, settings=settings, appearance=appearance)
+            for scene in measure_scenes(names, settings=settings, appearance=appearance, goals=goals)
         ]
         resident = num_resident_scenes(capacities, scenes.resident_scenes, scenes.gigabytes)
         if resident:
-            load = partial(find_scene, settings=settings, appearance=appearance)
+            load = partial(find_with_goals, goals=goals, settings=settings, appearance=appearance)
             return SceneStream(names, load, SceneSize.largest(capacities), resident, config.seed)
     return find_scenes(names, settings=settings, appearance=appearance)
 
 
+def goal_rules(task: Any) -> GoalRules:
+    """Rules and labels by which goals of an `ObjectNavConfig` are made."""
+    return GoalRules(task.rules, task.labels)
+
+
 def fixed_episodes(
+    file: PlayedFile,
     episodes: list[Episode],
     config: TrainingConfig,
     device: torch.device,
     num_envs: int,
     material_library: MaterialLibrary | None = None,
 ) -> NavEnv:
-    """An environment that plays these episodes in turn. `material_library`: as in `NavEnv`."""
-    scenes = find_played(episodes, settings=config.env.body.navmesh, appearance=config.appearance)
-    episodes = check_episodes(episodes, {scene.name: scene for scene in scenes})
-    table = episode_table(episodes, [scene.name for scene in scenes], device)
+    """An environment that plays these episodes of a file in turn. `material_library`: as in `NavEnv`."""
+    scenes = file.scenes(episodes, settings=config.env.body.navmesh, appearance=config.appearance)
+    episodes = playable(episodes, {scene.name: scene for scene in scenes})
+    table = played_table(episodes, scenes, goal_categories_of(config.env), device)
     return NavEnv(scenes, num_envs, device, episodes=table, material_library=material_library, **_options(config))
 
 

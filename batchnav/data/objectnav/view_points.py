@@ -80,14 +80,23 @@ def make_goals(
     made = []
     with progress_bar("scenes with view points", len(scenes)) as show:
         for i, scene in enumerate(scenes):
-            file = _cache_file(scene, rules, label_map)
-            goals = load_goals(file)
-            if goals is None:
-                goals = SceneGoals(rules.name, tuple(_goals_of(scene, rules.view_points, label_map, device)))
-                save_goals(goals, file)
-            made.append(goals)
+            made.append(goals_of_scene(scene, rules, label_map, device))
             show(i + 1)
     return made
+
+
+def goals_of_scene(
+    scene: Scene, rules: str | Rules, labels: str | LabelMap | None, device: str | torch.device
+) -> SceneGoals:
+    """Goals of one scene; arguments as in `make_goals`."""
+    rules, device = rules_named(rules), resolve_device(device)
+    label_map = labels_named(rules.labels if labels is None else labels)
+    file = _cache_file(scene, rules, label_map)
+    goals = load_goals(file)
+    if goals is None:
+        goals = SceneGoals(rules.name, tuple(_goals_of(scene, rules.view_points, label_map, device)))
+        save_goals(goals, file)
+    return goals
 
 
 def _goals_of(scene: Scene, rules: ViewPointRules, labels: LabelMap, device: torch.device) -> list[ObjectGoal]:

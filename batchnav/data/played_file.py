@@ -1,0 +1,123 @@
+"""Episode files as environments play them: episodes, scenes with their goals, and the table for the simulator.
+
+PointNav's files and ObjectNav's have the same functions here; `goal_categories` of the task says which ones to expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchnav.data.episodes.episode import Episode, group_by_scene
+from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.episodes.playing import check_episodes, episode_table, in_scene_frames
+from batchnav.data.objectnav.episode import ObjectNavDataset, ObjectNavEpisode
+from batchnav.data.objectnav.episode_file import load_objectnav
+from batchnav.data.scenes import find_played
+from batchnav.errors import EpisodeError
+from batchnav.scene.goal_data import categories_of
+from batchnav.scene.goals import SceneGoals
+from batchnav.scene.scene import Scene
+from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
+from batchnav.tasks.episode_sampling import EpisodeTable
+
+
+@dataclass(frozen=True)
+class PlayedFile:
+    """Episodes of a file, and the goals of its scenes where it is one of ObjectNav."""
+
+    episodes: list[Any]
+    dataset: ObjectNavDataset | None = None
+
+    def scenes(self, episodes: Sequence[Episode], *how: Any, **options: Any) -> list[Scene]:
+        """The scenes of some of the episodes, with their goals; arguments as in `find_played`."""
+        scenes = find_played(episodes, *how, **options)
+        if self.dataset is None:
+            return scenes
+        groups = group_by_scene(self.episodes)
+        return [scene._replace(goals=file_goals(self.dataset, scene.name, groups[scene.name])) for scene in scenes]
+
+
+def load_played(path: str | Path, goal_categories: Sequence[str] | None) -> PlayedFile:
+    """The episodes of a file, which is ObjectNav's if the task has `goal_categories`. Errors as `load_episodes`."""
+    if goal_categories is None:
+        return PlayedFile(load_episodes(path))
+    dataset = load_objectnav(path)
+    return PlayedFile(dataset.episodes, dataset)
+
+
+def file_goals(dataset: ObjectNavDataset, scene_id: str, episodes: Sequence[ObjectNavEpisode]) -> SceneGoals:
+    """Goals of a scene in a file. Goals of an episode's child categories count as goals of its category."""
+    goals = dataset.scene_goals(scene_id)
+    children = {(e.object_category, child) for e in episodes for child in e.goal_categories[1:]}
+    known = {(goal.category, goal.object_id) for goal in goals.objects}
+    further = [
+        goal._replace(category=category)
+        for category, child in sorted(children)
+        for goal in goals.objects
+        if goal.category == child and (category, goal.object_id) not in known
+    ]
+    return goals._replace(objects=(*goals.objects, *further))
+
+
+def playable(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> list[Episode]:
+    """The episodes in the frames of their scenes. EpisodeError for the first one that cannot be played."""
+    if not any(isinstance(episode, ObjectNavEpisode) for episode in episodes):
+        return check_episodes(episodes, scenes)
+    episodes = in_scene_frames(episodes, {name: scene.mesh.origin for name, scene in scenes.items()})
+    for scene_id, group in group_by_scene(episodes).items():
+        navmesh, goals = scenes[scene_id].navmesh, scenes[scene_id].goals
+        starts = np.array([episode.start_position for episode in group], np.float32)
+        snapped = navmesh.snap(starts)
+        gap, islands = snapped - starts, navmesh.island(snapped)
+        near = (np.hypot(gap[:, 0], gap[:, 2]) <= MAX_SNAP_DISTANCE) & (np.abs(gap[:, 1]) <= MAX_SNAP_HEIGHT)
+        reached = {
+            name: set(navmesh.island(navmesh.snap(goals.view_points(name))).tolist()) for name in goals.categories
+        } if goals else {}  # fmt: skip
+        for episode, on_mesh, island in zip(group, near, islands.tolist(), strict=True):
+            where = f"episode {episode.episode_id!r} of scene {scene_id!r}"
+            category = getattr(episode, "object_category", "")
+            if not on_mesh:
+                raise EpisodeError(f"{where}: field 'start_position': found a point off the navmesh")
+            if category not in reached:
+                raise EpisodeError(f"{where}: found no view point of {category!r}, expected goals of that category")
+            if island not in reached[category]:
+                raise EpisodeError(
+                    f"{where}: found view points of {category!r} on other islands of the navmesh only, expected one "
+                    f"on the start's island {island}"
+                )
+    return episodes
+
+
+def played_table(
+    episodes: Sequence[Any], scenes: Sequence[Scene], goal_categories: Sequence[str] | None, device: torch.device | str
+) -> EpisodeTable:
+    """The episodes as tensors. EpisodeError for a scene that is not loaded and a category that the task lacks."""
+    if goal_categories is None:
+        return episode_table(episodes, [scene.name for scene in scenes], device)
+    number = {name: k for k, name in enumerate(tuple(goal_categories) or categories_of(scenes))}
+    index = {scene.name: k for k, scene in enumerate(scenes)}
+    for episode in episodes:
+        where = f"episode {episode.episode_id!r} of scene {episode.scene_id!r}"
+        if episode.scene_id not in index:
+            raise EpisodeError(f"{where}: field 'scene_id': found a scene that is not loaded")
+        if episode.object_category not in number:
+            raise EpisodeError(
+                f"{where}: field 'object_category': found {episode.object_category!r}, expected one of the task's: "
+                f"{', '.join(number)}"
+            )
+
+    def tensor(values: list, dtype: torch.dtype) -> torch.Tensor:
+        return torch.tensor(values, dtype=dtype, device=device)
+
+    start = tensor([episode.start_position for episode in episodes], torch.float32)
+    return EpisodeTable(
+        scene=tensor([index[episode.scene_id] for episode in episodes], torch.int32), start=start,
+        heading=tensor([episode.heading for episode in episodes], torch.float32), goal=start,
+        category=tensor([number[episode.object_category] for episode in episodes], torch.int64),
+    )  # fmt: skip
