@@ -13,9 +13,12 @@ import torch
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv, PointNavEnv
+from batchnav.scene.goals import ObjectGoal, SceneGoals
 
 KEPT = Path(__file__).parent / "golden"
 N = 8
+OBJECTS = (("bed", 186), ("bed", 197), ("chair", 206), ("sofa", 275))
+"""Category and object id of the goals in house:7."""
 STEPS = 80
 ROUNDING = 1e-4
 """Absolute tolerance, in metres, radians or units of reward: processors contract products differently."""
@@ -72,10 +75,16 @@ def cartpole():
 
 
 def objectnav():
-    """ObjectNav with goal masks, in a house whose view points are made anew."""
-    env = NavEnv(
-        [find_scene("house:7")], N, "cpu", task="objectnav", sensors=("goal_mask",), height=16, width=16, max_steps=50
-    )
+    """ObjectNav with goal masks, in a house; view points are sampled points, since rendered ones depend on rounding."""
+    house = find_scene("house:7")
+    points = house.navmesh.sample(60, seed=3).reshape(4, 15, 3)
+    objects = [
+        ObjectGoal(category, number, category, (0.0, 0.0, 0.0), places, *np.zeros((2, 15), np.float32))
+        for (category, number), places in zip(OBJECTS, points, strict=True)
+    ]
+    house = house._replace(goals=SceneGoals("test", tuple(objects)))
+    options = {"sensors": ("goal_mask",), "height": 16, "width": 16, "max_steps": 50, "min_detour_ratio": 1.0}
+    env = NavEnv([house], N, "cpu", task="objectnav", **options)
     return play(env, ("objectgoal", "goal_mask"), mostly_forward(), {"position": env.sim.bodies.position})
 
 
