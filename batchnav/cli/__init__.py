@@ -35,10 +35,11 @@ COMMANDS = {
         "{list,download,import,export,prepare,episodes,validate} ...", "manage datasets, scans and episode files"
     ),
     "navmesh": Command("{bake,info,view,map} ...", "bake, describe and plot navigation meshes; write ROS maps"),
+    "export": Command("POLICY --out FILE.onnx ...", "write a policy for a robot: ONNX file and its description"),
     "doctor": Command("", "check this machine: devices, renderers, missing packages"),
 }
 """Commands by name. The module `batchnav.cli.NAME` has a function `command(arguments)`."""
-SLOW = ("train", "evaluate", "view", "bench")
+SLOW = ("train", "evaluate", "view", "bench", "export")
 """Commands that log a line at their start: their imports take seconds, and over ten seconds on first use."""
 
 

@@ -172,7 +172,12 @@ def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task:
 
 
 def config_of(info: Mapping[str, Any]) -> NavConfig:
-    """Configuration for evaluating a policy, from the `info` of its file: that of its training, with fixed cameras.
+    """Configuration for evaluating a policy: that of its training, with fixed cameras. See `trained_config`."""
+    return trained_config(info).with_fixed_cameras
+
+
+def trained_config(info: Mapping[str, Any]) -> NavConfig:
+    """Configuration of a policy's training, from the `info` of its file.
 
     `info` holds the configuration in parts ("env") or all fields at one level ("task", older files); without either:
     the defaults. ConfigError for invalid content.
@@ -181,7 +186,7 @@ def config_of(info: Mapping[str, Any]) -> NavConfig:
         env = info["env"]
         if isinstance(env, Mapping) and isinstance(env.get("sensors"), (list, tuple)):
             env = {**env, "sensors": [_current_sensor(name) for name in env["sensors"]]}
-        return from_dict(NavConfig, env).with_fixed_cameras
+        return from_dict(NavConfig, env)
     flat = info.get("task", {})
     if not isinstance(flat, Mapping):
         raise ConfigError(f"task: found {type(flat).__name__}, expected a mapping")

@@ -11,7 +11,7 @@ import torch
 
 from batchnav.envs.config import NavConfig, config_of, with_camera
 from batchnav.errors import ArgumentError
-from batchnav.habitat.mapper import RobotMapper
+from batchnav.habitat.mapper import HabitatMapper
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.weights import load_policy
@@ -40,8 +40,8 @@ class HabitatAgent:
     Actions are Habitat's indices: 0 stop, 1 move_forward, 2 turn_left, 3 turn_right; with control v1 also 4 look_up, 5
     look_down.
 
-    A `RobotMapper` computes the observations "ego_map" and "waypoint" from depth, the goal sensor and the turns or the
-    compass.
+    A `HabitatMapper` computes the observations "ego_map" and "waypoint" from depth, the goal sensor and the turns or
+    the compass.
     """
 
     @torch.inference_mode(False)
@@ -78,7 +78,7 @@ class HabitatAgent:
         if "pointgoal" in self._names:
             self._names["pointgoal"] = goal_sensor(self.config)
         mapped = frozenset(seen & MAP_SPECS.keys())
-        self._mapper = RobotMapper(mapped, self.config) if mapped else None
+        self._mapper = HabitatMapper(mapped, self.config) if mapped else None
 
     def reset(self) -> None:
         """Start an episode: clear memory and map."""

@@ -42,6 +42,10 @@ class Actions(Protocol):
         """
         ...
 
+    def distribution(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Parameters of the distribution by name, f32 [B, ...], for outputs f32 [B, num_outputs]."""
+        ...
+
     def evaluate(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Log probabilities of actions [..., *shape] and entropies, f32 [...], for outputs f32 [..., num_outputs]."""
         ...
@@ -69,6 +73,10 @@ class Categorical:
         log_probs = torch.log_softmax(outputs, dim=-1)
         action = outputs.argmax(-1) if uniforms is None else sample_categorical(log_probs, uniforms)
         return action, log_probs.gather(-1, action[:, None]).squeeze(-1)
+
+    def distribution(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The "probabilities" f32 [B, num_actions] of the actions."""
+        return {"probabilities": torch.softmax(outputs, dim=-1)}
 
     def evaluate(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Log probabilities and entropies, as in `Actions`."""
@@ -104,6 +112,11 @@ class Gaussian:
         normal = torch.zeros_like(mean) if uniforms is None else torch.special.ndtri(uniforms.clamp(min=_SMALLEST))
         action = mean + log_std.exp() * normal
         return action, _log_prob(action, mean, log_std)
+
+    def distribution(self, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The "mean" and the "std" (standard deviation) of each component, f32 [B, size]."""
+        mean, log_std = _moments(outputs)
+        return {"mean": mean, "std": log_std.exp()}
 
     def evaluate(self, outputs: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Log probabilities and entropies, as in `Actions`."""

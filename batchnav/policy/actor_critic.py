@@ -166,7 +166,7 @@ class ActorCritic(nn.Module):
             state: state of the memory after the previous step.
             uniforms: f32 [B, *actions.shape] in [0, 1), from which actions are sampled; None takes the mode.
         """
-        outputs, value, state = self._step(obs, prev_action, start_mask, state)
+        outputs, value, state = self.step(obs, prev_action, start_mask, state)
         action, log_prob = self.actions.sample(outputs, uniforms)
         return Act(action, log_prob, value, state)
 
@@ -178,7 +178,24 @@ class ActorCritic(nn.Module):
         state: State,
     ) -> torch.Tensor:
         """Value estimate f32 [B]; the arguments are those of `act`."""
-        return self._step(obs, prev_action, start_mask, state)[1]
+        return self.step(obs, prev_action, start_mask, state)[1]
+
+    def step(
+        self,
+        obs: Mapping[str, torch.Tensor] | torch.Tensor,
+        prev_action: torch.Tensor,
+        start_mask: torch.Tensor,
+        state: State,
+    ) -> tuple[torch.Tensor, torch.Tensor, State]:
+        """One step: the actor's outputs f32 [B, num_outputs], the value f32 [B] and the memory's next state.
+
+        The arguments are those of `act`; `actions.distribution` explains the outputs.
+        """
+        obs = {name: value[None] for name, value in as_dict(obs).items()}
+        x = self._features(obs, prev_action[None], start_mask[None])
+        x, state = self.body.step(x[0], start_mask, state)
+        outputs, value = self._heads(x[None])
+        return outputs[0], value[0], state
 
     def evaluate(
         self,
@@ -217,14 +234,6 @@ class ActorCritic(nn.Module):
         """
         for name, norm in self.norms.items():
             cast(RunningNorm, norm).update(obs[name], average)
-
-    def _step(self, obs, prev_action, start_mask, state):
-        """One step: the actor's outputs f32 [B, num_outputs], the value f32 [B] and the memory's next state."""
-        obs = {name: value[None] for name, value in as_dict(obs).items()}
-        x = self._features(obs, prev_action[None], start_mask[None])
-        x, state = self.body.step(x[0], start_mask, state)
-        outputs, value = self._heads(x[None])
-        return outputs[0], value[0], state
 
     def _heads(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The actor's outputs f32 [T, B, num_outputs] and the value f32 [T, B]."""

@@ -153,7 +153,8 @@ class SEResNet9(nn.Module):
     def read_cells(self, image: torch.Tensor) -> torch.Tensor:
         """SpaceToDepth, depth bins, 1x1 convolution, ReLU: [B, C, H, W] -> [B, base, ceil(H / 4), ceil(W / 4)].
 
-        The 1x1 convolution is a matrix product over cells; its rows are in channels_last order.
+        The 1x1 convolution is a matrix product over cells; its rows are in channels_last order. ONNX has no operator
+        for `_OneHotProduct`, so an exported policy multiplies one-hot rows.
         """
         if any(self.padding):
             image = F.pad(image, self.padding)
@@ -166,7 +167,7 @@ class SEResNet9(nn.Module):
         weight = self.stem.weight.flatten(1)
         if not self.depth_bins:
             y = F.linear(x, weight)
-        elif x.device.type == "cpu":
+        elif x.device.type == "cpu" and not torch.onnx.is_in_onnx_export():
             raw, binned = weight.split([x.shape[1], x.shape[1] * self.depth_bins], dim=1)
             y = F.linear(x, raw) + _OneHotProduct.apply(self.which_bin(x), binned.t().contiguous())
         else:

@@ -13,7 +13,6 @@ import torch
 
 from batchnav.agents.registry import make_expert
 from batchnav.config import to_dict
-from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import DivergenceError
 from batchnav.policy.actor_critic import ActorCritic
@@ -126,9 +125,7 @@ def _loop(
     shown = [metric.name for metric in headline_metrics(config.env.task_name)]
     recent, kept = RecentEpisodes(shown), None
     if folder.open:
-        kept = Checkpoints(
-            folder.path, config.keep_every, shown, lambda path: save_weights(learner, config.env, config.seed, path)
-        )
+        kept = Checkpoints(folder.path, config.keep_every, shown, lambda path: save_weights(learner, config, path))
     ranks, asked = learner.ranks, None  # not `signals.status`: the signal may have reached this rank only
     while learner.frames < config.ppo.total_frames and not asked:
         before = learner.frames
@@ -227,11 +224,14 @@ def first_diverged(found: list[dict[str, float]], ranks: Ranks) -> str:
 def save(learner: Learner, config: TrainingConfig, folder: SharedFolder) -> None:
     """Save the weights, then the resume state."""
     if folder.open:
-        save_weights(learner, config.env, config.seed, folder.open.policy_path)
+        save_weights(learner, config, folder.open.policy_path)
         folder.open.show(learner.frames, observed_images(learner.rollout), distributions(learner.rollout))
     folder.save(learner)
 
 
-def save_weights(learner: Learner, env: NavConfig, seed: int, path: Path) -> None:
-    """Write the current policy with the environment's configuration, the number of frames and the seed."""
-    save_policy(learner.policy, path, {"env": to_dict(env), "frames": learner.frames, "seed": seed})
+def save_weights(learner: Learner, config: TrainingConfig, path: Path) -> None:
+    """Write the current policy with the environment's configuration, the expert, the number of frames and the seed."""
+    info = {
+        "env": to_dict(config.env), "expert": config.imitation.expert, "frames": learner.frames, "seed": config.seed,
+    }  # fmt: skip
+    save_policy(learner.policy, path, info)

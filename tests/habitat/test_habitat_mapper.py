@@ -13,7 +13,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.habitat.agent import HabitatAgent
-from batchnav.habitat.mapper import RobotMapper
+from batchnav.habitat.mapper import HabitatMapper
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
@@ -42,7 +42,7 @@ def test_plans_are_the_environments_but_for_the_cells(told):
     generator, longer, turned, ran_into = torch.Generator().manual_seed(0), [], [], []
     for _ in range(3):
         seen, _ = env.reset()
-        own = RobotMapper(BOTH, env.config)
+        own = HabitatMapper(BOTH, env.config)
         own.reset()
         start = float(env.sim.bodies.heading[0])
         for _ in range(60):
@@ -60,7 +60,7 @@ def test_plans_are_the_environments_but_for_the_cells(told):
             seen, *_ = env.step(torch.tensor([action]))
         if told == "turns":  # what it ran into is seen by how far it came
             own.observe(seen["depth"][0], seen["pointgoal"][0], None)
-            ran_into.append(int(own._body.collisions))
+            ran_into.append(own.collisions)
             assert ran_into[-1] == int(env.sim.bodies.collisions[0])
     assert np.mean(np.abs(np.array(longer) - 1.0) < 0.1) > 0.9
     assert told == "compass" or sum(ran_into) > 0
@@ -94,7 +94,7 @@ def test_it_plans_for_the_camera_that_it_is_told_of():
         assert agent.config.camera == CameraConfig(camera_height=height or 1.25)
         agent.reset()
         agent.act(seen)
-        ways[height, hfov_deg] = float(agent._mapper._mapper.waypoint[0, 0])
+        ways[height, hfov_deg] = float(agent._mapper._mapper._mapper.waypoint[0, 0])
     assert ways[0.5, 90.0] == ways[0.5, None] == pytest.approx(5.0, abs=0.3) and ways[None, 90.0] > 7.0
     with pytest.raises(ConfigError, match=r"camera_height: found 11\.0, expected 0 to 10"):
         HabitatAgent(policy(("depth",)), camera_height=11.0)
@@ -103,10 +103,10 @@ def test_it_plans_for_the_camera_that_it_is_told_of():
 def test_what_it_cannot_map_for_is_refused():
     with pytest.raises(ArgumentError, match="found the sensors ego_map in a task without GPS and compass, expected"):
         HabitatAgent(policy(("depth", "ego_map"), task=PointNavConfig(gps_compass=False)))
-    noisy = RobotMapper(BOTH, replace(NavConfig(sensors=("depth", "waypoint")), body=BodyConfig(actuation_noise=1.0)))
+    noisy = HabitatMapper(BOTH, replace(NavConfig(sensors=("depth", "waypoint")), body=BodyConfig(actuation_noise=1.0)))
     with pytest.raises(ArgumentError, match="found no 'compass', expected one"):
         noisy.observe(torch.ones(1, 64, 64), torch.tensor([1.0, 0.0]), None)
-    exact = RobotMapper(BOTH, NavConfig(sensors=("depth", "waypoint")))
+    exact = HabitatMapper(BOTH, NavConfig(sensors=("depth", "waypoint")))
     with pytest.raises(ArgumentError, match=r"depth: found torch.float32 \[1, 32, 64\].*, expected .* \[1, 64, 64\]"):
         exact.observe(torch.ones(1, 32, 64), torch.tensor([1.0, 0.0]), None)
     blind = HabitatAgent(policy(("waypoint",)))  # which maps what it does not read

@@ -1,0 +1,39 @@
+"""`batchnav export`: write a policy for a robot: an ONNX file, and a JSON file with its inputs and actions.
+
+    batchnav export pointnav_plan_small --out policy.onnx
+    batchnav export runs/mine --out robot/policy.onnx --camera-height 0.6 --hfov-deg 87
+
+`docs/deploy_on_a_robot.md` describes both files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from batchnav.cli.console import show
+from batchnav.export.onnx_policy import export_policy
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of `batchnav export`."""
+
+    policy: tyro.conf.Positional[str]
+    """Policy file, run folder, or name of a bundled policy."""
+    out: Path
+    """The .onnx file to write. The .json file has the same name."""
+    camera_height: float | None = None
+    """Height of the robot's camera above the floor, metres. Default: that of training."""
+    hfov_deg: float | None = None
+    """Horizontal field of view of the robot's camera, degrees. Default: that of training."""
+
+
+def command(arguments: Sequence[str]) -> None:
+    """Run `batchnav export`."""
+    options = tyro.cli(Options, prog="batchnav export", description=__doc__, args=arguments)
+    described = export_policy(options.policy, options.out, options.camera_height, options.hfov_deg)
+    show(f"{options.out}, {described}")

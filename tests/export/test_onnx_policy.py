@@ -1,0 +1,255 @@
+"""ONNX files of policies beside the policies themselves, and the descriptions beside them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from batchnav.config import to_dict
+from batchnav.data.scenes import find_scene
+from batchnav.envs.config import NavConfig, with_options
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import space_of, specs_of
+from batchnav.errors import ArgumentError, ConfigError
+from batchnav.export import export_policy
+from batchnav.export.deployment import read_description
+from batchnav.export.onnx_policy import PolicyStep, write_onnx
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.agent import PolicyAgent
+from batchnav.policy.config import PolicyConfig
+from batchnav.policy.memories import MEMORIES
+from batchnav.policy.memory import Memory
+from batchnav.policy.weights import load_policy
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sim.bodies import BodyConfig
+
+TOLERANCE = 1e-4
+"""Largest difference of outputs: both compute in float32, in another order."""
+STEPS = 500
+SMALL = PolicyConfig(base_width=8, visual_size=32, hidden_size=32, polar=("pointgoal", "waypoint"))
+ENV = NavConfig(camera=CameraConfig(height=32, width=32))
+
+
+def randomized(network: ActorCritic, scale: float = 0.1) -> ActorCritic:
+    """A network whose outputs depend on all inputs: a new one has nearly uniform actions and branches of zeros."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(scale * torch.randn(parameter.shape, generator=generator))
+    return network
+
+
+def policy(env: NavConfig = ENV, config: PolicyConfig = SMALL, **info) -> PolicyAgent:
+    network = ActorCritic(space_of(specs_of(env)), env.body.action_space, config)
+    network.update_norms({name: torch.rand(2, 2, *network.observation_shapes[name]) for name in config.normalized})
+    return PolicyAgent(randomized(network), {"env": to_dict(env), **info})
+
+
+def session_of(path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+class Beside:
+    """An ONNX policy that steps with the recurrent state of its own outputs, and the policy in torch."""
+
+    def __init__(self, policy: PolicyAgent, path):
+        self.policy, self.session = policy, session_of(path)
+        self.names = [value.name for value in self.session.get_inputs()]
+        self.outputs = [value.name for value in self.session.get_outputs()]
+
+    def begin(self, num_envs: int) -> None:
+        network = self.policy.network
+        self.state = network.initial_state(num_envs)
+        self.action = torch.zeros(num_envs, *network.actions.shape, dtype=network.actions.dtype)
+        shapes = {value.name: value.shape for value in self.session.get_inputs() if value.name.startswith("state")}
+        self.kept = {
+            name: np.zeros([num_envs if size == "batch" else size for size in shape], np.float32)
+            for name, shape in shapes.items()
+        }
+
+    @torch.no_grad()
+    def step(self, seen: dict[str, torch.Tensor], start: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+        """Compare one step; returns the action that torch samples."""
+        network = self.policy.network
+        outputs, value, self.state = network.step(seen, self.action, start, self.state)
+        inputs = {name: value.numpy() for name, value in seen.items()} | self.kept
+        inputs |= {"previous_action": self.action.numpy(), "episode_start": start.numpy()}
+        found = dict(
+            zip(self.outputs, self.session.run(None, {name: inputs[name] for name in self.names}), strict=True)
+        )
+        expected = {**network.actions.distribution(outputs), "value": value}
+        for name, tensor in expected.items():
+            np.testing.assert_allclose(found[name], tensor.numpy(), atol=TOLERANCE, rtol=TOLERANCE, err_msg=name)
+        self.kept = {name: found[f"next_{name}"] for name in self.kept}
+        self.action, _ = network.actions.sample(outputs, uniforms)
+        return self.action
+
+
+def play_beside(policy: PolicyAgent, path, steps: int = STEPS, num_envs: int = 2) -> None:
+    """Play in a house; every step is compared, over ends of episodes."""
+    config = NavConfig() if "env" not in policy.info else read_env(path)
+    env = NavEnv([find_scene("house:3")], num_envs, "cpu", seed=1, config=replace(config, task=short(config.task)))
+    both, generator = Beside(policy, path), torch.Generator().manual_seed(1)
+    both.begin(num_envs)
+    seen, _ = env.reset()
+    start = torch.ones(num_envs, dtype=torch.bool)
+    ends = 0
+    for _ in range(steps):
+        uniforms = torch.rand(num_envs, *policy.network.actions.shape, generator=generator)
+        read = {name: seen[name].clone() for name in policy.network.observation_shapes}
+        seen, _, terminated, truncated, _ = env.step(both.step(read, start, uniforms))
+        start = terminated | truncated
+        ends += int(start.sum())
+    assert ends > 2
+    env.close()
+
+
+def short(task):
+    return replace(task, max_steps=60)
+
+
+def read_env(path) -> NavConfig:
+    from batchnav.envs.config import config_of
+
+    return config_of({"env": read_description(path.with_suffix(".json"))["environment"]})
+
+
+VELOCITY = BodyConfig(control="velocity")
+CASES = {
+    "depth": (ENV, SMALL),
+    "rgb": (replace(ENV, sensors=("rgb",)), replace(SMALL, normalized=("rgb",))),
+    "waypoint and map": (replace(ENV, sensors=("depth", "waypoint", "ego_map")), replace(SMALL, log_distance=True)),
+    "velocity": (replace(ENV, body=VELOCITY), replace(SMALL, encoder="simple_cnn", lstm_layers=1)),
+    "without memory": (replace(ENV, sensors=("rgb", "depth")), replace(SMALL, memory="none")),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_onnxruntime_computes_what_torch_does(case, tmp_path):
+    agent = policy(*CASES[case])
+    path = tmp_path / "policy.onnx"
+    export_policy(agent, path)
+    play_beside(agent, path)
+    found = read_description(path.with_suffix(".json"))
+    session = session_of(path)
+    for told, values in ((found["inputs"], session.get_inputs()), (found["outputs"], session.get_outputs())):
+        assert [entry["name"] for entry in told] == [value.name for value in values]
+        assert [entry["shape"] for entry in told] == [value.shape for value in values]
+        types = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(int64)": "int64", "tensor(bool)": "bool"}
+        assert [entry["dtype"] for entry in told] == [types[value.type] for value in values]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pointnav_h200", "pointnav_rgb_h200", "pointnav_plan_small"])
+def test_bundled_policies_act_alike(name, tmp_path):
+    path = tmp_path / "policy.onnx"
+    export_policy(name, path)
+    play_beside(load_policy(name), path)
+
+
+def test_a_category_and_a_mask_are_inputs(tmp_path):
+    """Observations of a goal that is an object: an integer and a mask in bytes."""
+    space = spaces.Dict(
+        {
+            "depth": spaces.Box(0.0, 1.0, (1, 32, 32), np.float32),
+            "objectgoal": spaces.Discrete(6),
+            "goal_mask": spaces.Box(0, 255, (1, 32, 32), np.uint8),
+            "gps": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+        }
+    )
+    agent = PolicyAgent(randomized(ActorCritic(space, spaces.Discrete(6), SMALL)))
+    path = tmp_path / "policy.onnx"
+    dtypes = {"goal_mask": torch.uint8, "objectgoal": torch.int64}
+    write_onnx(agent.network, {n: dtypes.get(n, torch.float32) for n in agent.network.observation_shapes}, path)
+    both, generator = Beside(agent, path), torch.Generator().manual_seed(0)
+    both.begin(3)
+    for _ in range(STEPS):
+        seen = {
+            "depth": torch.rand(3, 1, 32, 32, generator=generator),
+            "objectgoal": torch.randint(6, (3,), generator=generator),
+            "goal_mask": torch.randint(2, (3, 1, 32, 32), generator=generator, dtype=torch.uint8),
+            "gps": torch.randn(3, 2, generator=generator),
+        }
+        start = torch.rand(3, generator=generator) < 0.05
+        both.step(seen, start, torch.rand(3, generator=generator))
+
+
+class Gated(Memory):
+    """A GRU whose state is a dict of two tensors."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__()
+        self.cell, self.output_size = nn.GRUCell(input_size, hidden_size), hidden_size
+
+    @classmethod
+    def from_config(cls, input_size, config):
+        return cls(input_size, config.hidden_size)
+
+    def initial_state(self, num_envs, device="cpu"):
+        return {"h": torch.zeros(num_envs, self.output_size), "steps": torch.zeros(num_envs, 1)}
+
+    def forward(self, x, starts, state):
+        outputs = []
+        for step, start in zip(x, starts, strict=True):
+            h = self.cell(step, state["h"] * ~start[:, None])
+            state = {"h": h, "steps": state["steps"] * ~start[:, None] + 1.0}
+            outputs.append(h + state["steps"].log())
+        return torch.stack(outputs), state
+
+
+def test_states_of_several_tensors_have_numbers(tmp_path, monkeypatch):
+    monkeypatch.setitem(MEMORIES, "gated", Gated)
+    agent = policy(config=replace(SMALL, memory="gated", encoder="simple_cnn"))
+    path = tmp_path / "policy.onnx"
+    export_policy(agent, path)
+    play_beside(agent, path, steps=100)
+    assert PolicyStep(agent.network, ["depth"]).input_names[-2:] == ["state_0", "state_1"]
+    assert [entry["name"] for entry in read_description(path.with_suffix(".json"))["outputs"]][-2:] == [
+        "next_state_0", "next_state_1",
+    ]  # fmt: skip
+
+
+def test_the_description_has_camera_actions_and_expert(tmp_path):
+    env = with_options(
+        replace(ENV, camera=CameraConfig(height=32, width=64, camera_height_range=(0.3, 1.6), camera_pitch_deg=-15.0)),
+        {"min_depth": 0.3, "max_depth": 5.0, "hole_value": 1.0, "control": "v1", "forward_step": 0.1},
+    )
+    agent = policy(env, expert="map_planner", frames=1000)
+    found = json.loads(export_policy(agent, tmp_path / "p.onnx", 0.6, 80.0).read_text())
+    camera = found["cameras"]["main"]
+    assert (camera["width"], camera["height"], camera["hfov_deg"], camera["height_above_floor"]) == (64, 32, 80.0, 0.6)
+    assert camera["focal_length_pixels"] == pytest.approx(32.0 / np.tan(np.radians(40.0)), abs=1e-5)
+    assert camera["vfov_deg"] == pytest.approx(np.degrees(2 * np.arctan(0.5 * np.tan(np.radians(40.0)))), abs=1e-5)
+    assert camera["pitch_deg"] == -15.0 and camera["trained_heights"] == [0.3, 1.6]
+    assert camera["trained_hfov_deg"] == [90.0, 90.0]
+    assert found["depth"] == {"min_depth": 0.3, "max_depth": 5.0, "hole_value": 1.0}
+    assert found["expert"] == "map_planner" and found["frames"] == 1000 and found["task"] == "pointnav"
+    assert found["actions"]["table"] == [
+        {"index": 0, "name": "stop"}, {"index": 1, "name": "forward", "metres": 0.1},
+        {"index": 2, "name": "left", "degrees": 10.0}, {"index": 3, "name": "right", "degrees": -10.0},
+        {"index": 4, "name": "look up", "camera_degrees": 30.0},
+        {"index": 5, "name": "look down", "camera_degrees": -30.0},
+    ]  # fmt: skip
+    assert all(entry["meaning"] for entry in (*found["inputs"], *found["outputs"]))
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path):
+    with pytest.raises(ArgumentError, match=r"policy\.pt: found suffix '\.pt', expected \.onnx"):
+        export_policy(policy(), tmp_path / "policy.pt")
+    with pytest.raises(ConfigError, match=r"camera_height: found 11\.0, expected 0 to 10"):
+        export_policy(policy(), tmp_path / "policy.onnx", camera_height=11.0)
+    network = ActorCritic(spaces.Box(-1.0, 1.0, (4,)), spaces.Discrete(2), SMALL)
+    with pytest.raises(ArgumentError, match=r"found the observation observation \[4\], expected one of its environ"):
+        export_policy(PolicyAgent(network), tmp_path / "policy.onnx")
+    for text, found in (("{", "found no JSON file"), ("[]", "found format 'list'"), ("{}", "found format None")):
+        (tmp_path / "policy.json").write_text(text)
+        with pytest.raises(ArgumentError, match=found):
+            read_description(tmp_path / "policy.json")
+    assert not list(tmp_path.glob("*.onnx"))
