@@ -25,7 +25,7 @@ from batchnav.errors import MeshError
 from batchnav.runtime.files.named_files import read_named_file
 from batchnav.scene.formats import point_cloud_error
 from batchnav.scene.gltf_materials import GltfMaterials
-from batchnav.scene.gltf_nodes import ObjectNodes, check_forest, node_matrix
+from batchnav.scene.gltf_nodes import NAMED, ObjectNodes, check_forest, node_matrix
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.surface import Corners, corners_of, surface_of
 from batchnav.types import Surface
@@ -102,7 +102,7 @@ class _Document:
         vertices, faces, count, total = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0, 0
         looks: list[Corners] = []
         objects = ObjectNodes()
-        for mesh, matrix, extras in self._placed():
+        for mesh, matrix, extras, name in self._placed():
             points, triangles, look = self._mesh(mesh)
             total += len(triangles) + _PLACING
             if max(total, count + len(points)) > self.limit:
@@ -114,7 +114,7 @@ class _Document:
             count += len(points)
             if look is not None:
                 looks.append(look)
-                objects.add(extras, len(triangles))
+                objects.add(extras, name, len(triangles))
         if self.deformed:
             warnings.warn(f"{self.path}: {self.deformed} of its nodes have skins or morph targets, which are not read; "
                           "their meshes are as they are stored", stacklevel=2)  # fmt: skip
@@ -126,8 +126,11 @@ class _Document:
             surface = objects.labelled(surface)
         return np.concatenate(vertices), np.concatenate(faces), surface
 
-    def _placed(self) -> Iterator[tuple[int, np.ndarray, Any]]:
-        """Each mesh in the scene, its transform f64 [4, 4] to the world, and its extras; parents before children."""
+    def _placed(self) -> Iterator[tuple[int, np.ndarray, Any, str]]:
+        """Each mesh in the scene, its transform f64 [4, 4] to the world, extras and name; parents before children.
+
+        A node without extras has those of its parent; one whose name is no object's has its parent's name.
+        """
         nodes, scenes = self._list("nodes"), self._list("scenes")
         children = [[_index(child, nodes) for child in node.get("children", [])] for node in nodes]
         check_forest(children)
@@ -135,21 +138,22 @@ class _Document:
             roots = scenes[_index(self.tree.get("scene", 0), scenes)].get("nodes", [])
         else:
             roots = sorted(set(range(len(nodes))) - {child for row in children for child in row})
-        waiting = [(_index(root, nodes), np.eye(4), None) for root in reversed(roots)]
+        waiting = [(_index(root, nodes), np.eye(4), None, "") for root in reversed(roots)]
         if len({root for root, *_ in waiting}) < len(roots):
             raise MeshError("names a root node of its scene twice")
         while waiting:
-            number, parent, extras = waiting.pop()
+            number, parent, extras, name = waiting.pop()
             node = nodes[number]
             world, extras = parent @ node_matrix(node), node.get("extras", extras)
-            waiting += [(child, world, extras) for child in reversed(children[number])]
+            name = node["name"] if NAMED.fullmatch(str(node.get("name", ""))) else name
+            waiting += [(child, world, extras, name) for child in reversed(children[number])]
             if "mesh" not in node:
                 continue
             mesh = _index(node["mesh"], self._list("meshes"))
             self.deformed += "skin" in node or any(node.get("weights", self.tree["meshes"][mesh].get("weights", ())))
             instances = node.get("extensions", {}).get(_INSTANCING)
             for place in self._instances(instances) if instances else [np.eye(4)]:
-                yield mesh, world @ place, extras
+                yield mesh, world @ place, extras, name
 
     def _instances(self, extension: dict) -> Iterator[np.ndarray]:
         """Transform f64 [4, 4] of each instance of a node's mesh."""

@@ -1,11 +1,13 @@
 """Nodes of glTF files: the scene graph, transforms, and the objects that nodes are.
 
 A node is an object where its extras, or those of a node above it, have `instance` (an integer from 0 on) or `category`
-(a name): `batchnav.export.glb` writes such files.
+(a name): `batchnav.export.glb` writes such files. Without such extras, names of the form category_instance, as
+"chair_12", say the same if their numbers differ and name at least two categories; other nodes are then no objects.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,9 @@ from batchnav.errors import MeshError
 from batchnav.scene.surface import PLAIN
 from batchnav.types import Surface
 
+NAMED = re.compile(r"(?P<category>[A-Za-z][A-Za-z _-]*)_(?P<instance>[1-9][0-9]{0,8})", re.ASCII)
+"""Name of a node that is an object."""
+
 
 class ObjectNodes:
     """Collects the object and the category of the triangles of successive nodes."""
@@ -21,9 +26,13 @@ class ObjectNodes:
     def __init__(self) -> None:
         self._categories = {"": 0}
         self._nodes: list[tuple[int, int, int]] = []
+        self._names: list[tuple[int, str]] = []
+        """Instance and category by each node's name; 0 and "" for other names."""
 
-    def add(self, extras: Any, num_faces: int) -> None:
-        """Add the triangles of a node with these extras."""
+    def add(self, extras: Any, name: str, num_faces: int) -> None:
+        """Add the triangles of a node with these extras and this name."""
+        named = NAMED.fullmatch(name)
+        self._names.append((int(named["instance"]), named["category"]) if named else (0, ""))
         values = extras if isinstance(extras, dict) else {}
         instance, category = values.get("instance"), values.get("category")
         if isinstance(instance, bool) or not isinstance(instance, int) or not 0 <= instance < 2**31:
@@ -35,7 +44,10 @@ class ObjectNodes:
         """The surface of all triangles with object ids and categories, where a node has them."""
         instance, row, count = np.array(self._nodes, np.int32).reshape(-1, 3).T
         if not (instance.any() or row.any()):
-            return surface
+            if not self._names_tell():
+                return surface
+            instance = np.array([number for number, _ in self._names], np.int32)
+            row = np.array([self._categories.setdefault(name, len(self._categories)) for _, name in self._names])
         if surface is None:
             surface = Surface(np.zeros(count.sum(), np.int32), (PLAIN,))
         surface = surface._replace(object_id=np.repeat(instance, count))
@@ -44,6 +56,11 @@ class ObjectNodes:
         names = sorted(self._categories)
         order = np.array([names.index(name) for name in self._categories], np.int32)
         return surface._replace(category=np.repeat(order[row], count), categories=tuple(names))
+
+    def _names_tell(self) -> bool:
+        """True where the names of nodes are those of objects: several categories, and a number for each node."""
+        numbers = [number for number, name in self._names if name]
+        return len({name for _, name in self._names} - {""}) > 1 and len(set(numbers)) == len(numbers)
 
 
 def check_forest(children: list[list[int]]) -> None:

@@ -19,8 +19,9 @@ Files made again from the same sources may differ in the last digits of coordina
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import tyro
@@ -31,16 +32,25 @@ from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes, generate_starts
 from batchnav.data.episodes.playing import check_episodes
+from batchnav.data.objectnav.episode import ObjectNavDataset
+from batchnav.data.objectnav.episode_file import save_objectnav
+from batchnav.data.objectnav.fixed import without_view_points
+from batchnav.data.objectnav.generate import generate_objectnav
+from batchnav.data.objectnav.view_points import with_goals
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import PRESETS
 from batchnav.errors import EpisodeError
-from batchnav.procedural import EPISODE_FAMILIES, SPLITS
+from batchnav.procedural import EPISODE_FAMILIES, FAMILIES, SPLITS
 from batchnav.runtime.files.bundled import EPISODES
 from batchnav.scene.scene import Scene
 
 NUM_SCENES = 20
 """Scenes of a file."""
 EPISODES_PER_SCENE = 10
+RULES, LABELS = "hm3d_v2", "hm3d"
+"""Rules and categories of ObjectNav's files."""
+OBJECTNAV = (("val", "house", "val"), ("test", "house", "test"), ("building", "building", "val"))
+"""Name, scene family and split of each ObjectNav file."""
 
 
 def main() -> None:
@@ -54,6 +64,28 @@ def main() -> None:
         write(f"wide_{split}.json.gz", houses, generate_episodes)
         houses = (find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
         write(f"starts_{split}.json.gz", houses, generate_starts)
+    for name, family, split in OBJECTNAV:
+        seeds = FAMILIES[family].splits[split]
+        write_objectnav(f"objectnav_{name}.json.gz", (find_scene(f"{family}:{seed}") for seed in seeds))
+
+
+def write_objectnav(name: str, candidates: Iterable[Scene]) -> None:
+    """Write the ObjectNav file of the first NUM_SCENES candidates that have episodes, and print its distances."""
+    parts: list[ObjectNavDataset] = []
+    for scene in candidates:
+        try:
+            parts.append(generate_objectnav(with_goals([scene], RULES), EPISODES_PER_SCENE, rules=RULES))
+        except EpisodeError as error:
+            print(f"skipped: {scene.name}: {error}")
+            continue
+        print(f"{name}: {scene.name}", flush=True)
+        if len(parts) == NUM_SCENES:
+            break
+    episodes = [episode for part in parts for episode in part.episodes]
+    goals = {key: some for part in parts for key, some in part.goals.items()}
+    dataset = dataclasses.replace(parts[0], episodes=episodes, goals=goals)
+    save_objectnav(without_view_points(dataset, RULES, LABELS), EPISODES / name, content=False)
+    _print_distances(name, len(parts), episodes, [e.info["euclidean_distance"] for e in episodes])
 
 
 def write(name: str, candidates: Iterable[Scene], generate: Callable[[Scene, int], list[Episode]]) -> None:
@@ -70,12 +102,17 @@ def write(name: str, candidates: Iterable[Scene], generate: Callable[[Scene, int
             break
     check_episodes(episodes, {scene.name: scene for scene in scenes})
     save_episodes(episodes, EPISODES / name)
+    straight = [math.dist(e.start_position, e.goals[0].position) for e in episodes]
+    _print_distances(name, len(scenes), episodes, straight)
+
+
+def _print_distances(name: str, num_scenes: int, episodes: Sequence[Episode], straight: Sequence[float]) -> None:
+    """Print a table of the distances of a file."""
     distance = np.array([e.info["geodesic_distance"] for e in episodes])
-    straight = np.array([math.dist(e.start_position, e.goals[0].position) for e in episodes])
-    table = Table(title=f"{name}: {len(episodes)} episodes in {len(scenes)} scenes")
+    table = Table(title=f"{name}: {len(episodes)} episodes in {num_scenes} scenes")
     for title in ("", "mean", "min", "median", "max"):
         table.add_column(title, justify="right" if title else "left")
-    for title, values in (("geodesic distance (m)", distance), ("geodesic / Euclidean", distance / straight)):
+    for title, values in (("geodesic distance (m)", distance), ("geodesic / Euclidean", distance / np.array(straight))):
         table.add_row(title, *(f"{f(values):.2f}" for f in (np.mean, np.min, np.median, np.max)))
     Console().print(table)
 

@@ -1,0 +1,78 @@
+"""Episode files without view points: these are made anew and checked; the bundled files fit today's scenes."""
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
+from batchnav.data.objectnav.fixed import goals_in, view_point_hash, without_view_points
+from batchnav.data.objectnav.generate import generate_objectnav
+from batchnav.data.objectnav.view_points import with_goals
+from batchnav.data.scenes import find_scene
+from batchnav.errors import EpisodeError
+from batchnav.procedural import SPLITS
+
+FOLDER = Path(__file__).resolve().parents[3] / "assets" / "episodes"
+
+
+@pytest.fixture(scope="module")
+def house():
+    return with_goals([find_scene("house:2")], device="cpu")[0]
+
+
+def test_view_points_are_left_out_and_made_anew(house, tmp_path):
+    full = generate_objectnav([house], 6)
+    save_objectnav(without_view_points(full, "hm3d_v2", "hm3d"), tmp_path / "few.json.gz", content=False)
+    save_objectnav(full, tmp_path / "full" / "all.json.gz", content=False)
+    assert (tmp_path / "few.json.gz").stat().st_size < 0.1 * (tmp_path / "full" / "all.json.gz").stat().st_size
+    few = load_objectnav(tmp_path / "few.json.gz")
+    assert [dataclasses.replace(e, info={}) for e in few.episodes] == [
+        dataclasses.replace(e, info={}) for e in full.episodes]  # fmt: skip
+    again = goals_in(few, house._replace(goals=None), "cpu")
+    assert view_point_hash(again) == view_point_hash(house.goals)
+    for one, other in zip(again.objects, house.goals.objects, strict=True):
+        np.testing.assert_array_equal(one.view_points, other.view_points)
+
+
+def test_view_points_of_a_file_are_used(house):
+    full = generate_objectnav([house], 6)
+    goals = goals_in(full, house._replace(goals=None), "cpu")
+    assert goals.rules == "file" and len(goals.objects) == len(house.goals.objects)
+
+
+def test_another_scene_is_refused(house):
+    few = without_view_points(generate_objectnav([house], 6), "hm3d_v2", "hm3d")
+    other = find_scene("house:3")._replace(name="house:2")
+    with pytest.raises(EpisodeError, match=r"of scene 'house:2': found .* m to the nearest view point"):
+        goals_in(few, other, "cpu")
+
+
+def test_the_hash_ignores_the_order_of_view_points(house):
+    goals = house.goals
+    turned = [goal._replace(view_points=goal.view_points[::-1], headings=goal.headings[::-1]) for goal in goals.objects]
+    assert view_point_hash(goals._replace(objects=tuple(turned))) == view_point_hash(goals)
+    assert view_point_hash(goals._replace(objects=goals.objects[1:])) != view_point_hash(goals)
+
+
+@pytest.mark.parametrize("name", ["val", "test", "building"])
+def test_two_hundred_episodes_in_twenty_unseen_scenes(name):
+    dataset = load_objectnav(FOLDER / f"objectnav_{name}.json.gz")
+    scenes = Counter(episode.scene_id for episode in dataset.episodes)
+    assert len(scenes) == 20 and set(scenes.values()) == {10}
+    assert all(int(scene.partition(":")[2]) in SPLITS["test" if name == "test" else "val"] for scene in scenes)
+    assert len({episode.object_category for episode in dataset.episodes}) >= 5
+    distance = np.array([episode.info["geodesic_distance"] for episode in dataset.episodes])
+    ratio = distance / [episode.info["euclidean_distance"] for episode in dataset.episodes]
+    assert distance.min() >= 1.0 and distance.max() <= 30.0 and ratio.mean() >= 1.2
+
+
+@pytest.mark.parametrize("name, scene_id", [("val", "house:100003"), ("test", "house:110003")])
+def test_bundled_episodes_fit_todays_scenes(name, scene_id):
+    """Fails where scenes, baker or rules have changed since `eval/publish/make_episodes.py` was run."""
+    dataset = load_objectnav(FOLDER / f"objectnav_{name}.json.gz")
+    goals = goals_in(dataset, find_scene(scene_id), "cpu")
+    wanted = {episode.object_category for episode in dataset.episodes if episode.scene_id == scene_id}
+    assert wanted and wanted <= set(goals.categories)
