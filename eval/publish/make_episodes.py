@@ -49,8 +49,9 @@ NUM_SCENES = 20
 EPISODES_PER_SCENE = 10
 RULES, LABELS = "hm3d_v2", "hm3d"
 """Rules and categories of ObjectNav's files."""
-OBJECTNAV = (("val", "house", "val"), ("test", "house", "test"), ("building", "building", "val"))
-"""Name, scene family and split of each ObjectNav file."""
+OBJECTNAV = (("val", "house", "val", 20), ("test", "house", "test", 20), ("building", "building", "val", 10))
+"""Name, scene family, split and number of scenes of each ObjectNav file; each has NUM_EPISODES."""
+NUM_EPISODES = 200
 
 
 def main() -> None:
@@ -64,22 +65,22 @@ def main() -> None:
         write(f"wide_{split}.json.gz", houses, generate_episodes)
         houses = (find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
         write(f"starts_{split}.json.gz", houses, generate_starts)
-    for name, family, split in OBJECTNAV:
+    for name, family, split, num_scenes in OBJECTNAV:
         seeds = FAMILIES[family].splits[split]
-        write_objectnav(f"objectnav_{name}.json.gz", (find_scene(f"{family}:{seed}") for seed in seeds))
+        scenes = (find_scene(f"{family}:{seed}") for seed in seeds)
+        write_objectnav(f"objectnav_{name}.json.gz", scenes, num_scenes)
 
 
-def write_objectnav(name: str, candidates: Iterable[Scene]) -> None:
-    """Write the ObjectNav file of the first NUM_SCENES candidates that have episodes, and print its distances."""
+def write_objectnav(name: str, candidates: Iterable[Scene], num_scenes: int) -> None:
+    """Write the ObjectNav file of the first candidates that have episodes, and print its distances."""
     parts: list[ObjectNavDataset] = []
     for scene in candidates:
         try:
-            parts.append(generate_objectnav(with_goals([scene], RULES), EPISODES_PER_SCENE, rules=RULES))
+            parts.append(generate_objectnav(with_goals([scene], RULES), NUM_EPISODES // num_scenes, rules=RULES))
         except EpisodeError as error:
             print(f"skipped: {scene.name}: {error}")
             continue
-        print(f"{name}: {scene.name}", flush=True)
-        if len(parts) == NUM_SCENES:
+        if len(parts) == num_scenes:
             break
     episodes = [episode for part in parts for episode in part.episodes]
     goals = {key: some for part in parts for key, some in part.goals.items()}

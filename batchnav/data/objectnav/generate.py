@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.data.episodes.episode import rotation_of
+from batchnav.data.episodes.episode import rotation_of, scene_name
 from batchnav.data.objectnav.categories import LabelMap, labels_named
 from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key, shortest
 from batchnav.data.objectnav.rules import EpisodeRules, Rules, rules_named
@@ -56,6 +56,8 @@ def generate_objectnav(
 ) -> ObjectNavDataset:
     """Sample ObjectNav episodes in scenes with goals (`view_points.with_goals`), shared equally over the categories.
 
+    A random category of each scene gets the first episode.
+
     Args:
         scenes: scenes with `goals`.
         per_scene: number of episodes per scene; fewer where its categories do not offer as many.
@@ -71,7 +73,8 @@ def generate_objectnav(
     for scene in scenes:
         if scene.goals is None:
             raise EpisodeError(f"scene {scene.name!r}: found no goals, expected a scene of `with_goals`")
-        streams = [category_episodes(scene, name, seed, rules.episodes) for name in scene.goals.categories]
+        turns = sorted(scene.goals.categories, key=lambda name: _hash(seed, scene_name(scene.name), name))
+        streams = [category_episodes(scene, name, seed, rules.episodes) for name in turns]
         taken = list(itertools.islice(_in_turn(streams), per_scene))
         order = sorted(range(len(taken)), key=lambda i: (taken[i].object_category, i))
         episodes += [replace(taken[i], episode_id=str(number)) for number, i in enumerate(order)]
@@ -212,8 +215,13 @@ def _is_level(
 
 def _stream(seed: int, category: str, number: int) -> np.random.Generator:
     """Random numbers of a round of candidates."""
-    key = int.from_bytes(hashlib.sha256(category.encode()).digest()[:8], "little")
-    return np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), key], counter=[0, 0, 0, number]))
+    key = [seed & (2**64 - 1), _hash(category)]
+    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, number]))
+
+
+def _hash(*parts: int | str) -> int:
+    """A number of 64 bits that depends on all parts, equal on every machine."""
+    return int.from_bytes(hashlib.sha256("\n".join(map(str, parts)).encode()).digest()[:8], "little")
 
 
 def _in_turn(streams: Sequence[Iterator[ObjectNavEpisode]]) -> Iterator[ObjectNavEpisode]:
