@@ -18,10 +18,14 @@ from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.episodes.playing import check_episodes, episode_table, in_scene_frames
 from batchnav.data.objectnav.episode import ObjectNavDataset, ObjectNavEpisode
 from batchnav.data.objectnav.episode_file import load_objectnav
+from batchnav.data.objectnav.fixed import goals_in, lacks_view_points
 from batchnav.data.scenes import find_played
+from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import EpisodeError
+from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.goal_data import categories_of
 from batchnav.scene.goals import SceneGoals
+from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 from batchnav.tasks.episode_sampling import EpisodeTable
@@ -34,13 +38,24 @@ class PlayedFile:
     episodes: list[Any]
     dataset: ObjectNavDataset | None = None
 
-    def scenes(self, episodes: Sequence[Episode], *how: Any, **options: Any) -> list[Scene]:
+    def scenes(
+        self,
+        episodes: Sequence[Episode],
+        scenes_dir: str | Path = SCENES_DIR,
+        settings: NavMeshSettings | None = None,
+        appearance: AppearanceConfig | bool = True,
+    ) -> list[Scene]:
         """The scenes of some of the episodes, with their goals; arguments as in `find_played`."""
-        scenes = find_played(episodes, *how, **options)
+        if self.dataset is not None and lacks_view_points(self.dataset):
+            appearance = appearance or True  # view points are made from the ids of objects
+        scenes = find_played(episodes, scenes_dir, settings, appearance)
         if self.dataset is None:
             return scenes
-        groups = group_by_scene(self.episodes)
-        return [scene._replace(goals=file_goals(self.dataset, scene.name, groups[scene.name])) for scene in scenes]
+        groups, goals = group_by_scene(self.episodes), goals_in(self.dataset, scenes)
+        return [
+            scene._replace(goals=with_children(found, groups[scene.name]))
+            for scene, found in zip(scenes, goals, strict=True)
+        ]
 
 
 def load_played(path: str | Path, goal_categories: Sequence[str] | None) -> PlayedFile:
@@ -51,9 +66,8 @@ def load_played(path: str | Path, goal_categories: Sequence[str] | None) -> Play
     return PlayedFile(dataset.episodes, dataset)
 
 
-def file_goals(dataset: ObjectNavDataset, scene_id: str, episodes: Sequence[ObjectNavEpisode]) -> SceneGoals:
-    """Goals of a scene in a file. Goals of an episode's child categories count as goals of its category."""
-    goals = dataset.scene_goals(scene_id)
+def with_children(goals: SceneGoals, episodes: Sequence[ObjectNavEpisode]) -> SceneGoals:
+    """The goals of a scene, where those of an episode's child categories count as goals of its category too."""
     children = {(e.object_category, child) for e in episodes for child in e.goal_categories[1:]}
     known = {(goal.category, goal.object_id) for goal in goals.objects}
     further = [

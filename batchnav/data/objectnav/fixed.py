@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import logging
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
+from batchnav.data.episodes.episode import group_by_scene
 from batchnav.data.objectnav.episode import ObjectNavDataset, ObjectNavEpisode
 from batchnav.data.objectnav.generate import nearest_view_points
 from batchnav.data.objectnav.view_points import make_goals
@@ -35,7 +37,7 @@ def without_view_points(dataset: ObjectNavDataset, rules: str, labels: str) -> O
         rules: name of the rules that made the view points.
         labels: name of the label map.
     """
-    hashes = {scene_id: view_point_hash(dataset.scene_goals(scene_id)) for scene_id in _scene_ids(dataset)}
+    hashes = {scene_id: view_point_hash(dataset.scene_goals(scene_id)) for scene_id in group_by_scene(dataset.episodes)}
     episodes = [
         dataclasses.replace(e, info={**e.info, _RULES: rules, _LABELS: labels, _HASH: hashes[e.scene_id]})
         for e in dataset.episodes
@@ -50,26 +52,38 @@ def without_view_points(dataset: ObjectNavDataset, rules: str, labels: str) -> O
     return dataclasses.replace(dataset, episodes=episodes, goals=goals)
 
 
-def goals_in(dataset: ObjectNavDataset, scene: Scene, device: str | torch.device = "auto") -> SceneGoals:
-    """The goals of a scene in a dataset, whose view points are made anew where the file has none.
+def goals_in(
+    dataset: ObjectNavDataset, scenes: Sequence[Scene], device: str | torch.device = "auto"
+) -> list[SceneGoals]:
+    """The goals of scenes in a dataset, with view points made anew where the file has none.
 
     Args:
         dataset: episodes and goals of a file.
-        scene: the scene, named by its scene id.
+        scenes: the scenes, named by their scene ids.
         device: torch device that renders.
 
-    Raises EpisodeError where the view points differ from those of the file: the scene is another one.
+    Raises EpisodeError where new view points differ from those of the file: the scene is another one.
     """
-    stored = dataset.scene_goals(scene.name)
-    episodes = [episode for episode in dataset.episodes if episode.scene_id == scene.name]
-    rules = next((episode.info[_RULES] for episode in episodes if _RULES in episode.info), None)
-    if stored.objects or rules is None:
-        return stored
-    (goals,) = make_goals([scene], rules, episodes[0].info.get(_LABELS), device)
-    if view_point_hash(goals) != episodes[0].info.get(_HASH):
-        log.info("%s: its view points differ from those of the episode file in some places", scene.name)
-        _check_distances(scene, goals, episodes)
-    return goals
+    stored = {scene.name: dataset.scene_goals(scene.name) for scene in scenes}
+    by_scene = group_by_scene(dataset.episodes)
+    missing: dict[tuple, list[Scene]] = {}
+    for scene in scenes:
+        info = by_scene[scene.name][0].info
+        if not stored[scene.name].objects and _RULES in info:
+            missing.setdefault((info[_RULES], info.get(_LABELS)), []).append(scene)
+    for (rules, labels), some in missing.items():
+        for scene, goals in zip(some, make_goals(some, rules, labels, device), strict=True):
+            episodes = by_scene[scene.name]
+            if view_point_hash(goals) != episodes[0].info.get(_HASH):
+                log.info("%s: some view points differ from those of the episode file", scene.name)
+                _check_distances(scene, goals, episodes)
+            stored[scene.name] = goals
+    return [stored[scene.name] for scene in scenes]
+
+
+def lacks_view_points(dataset: ObjectNavDataset) -> bool:
+    """True where view points of the dataset are to be made anew."""
+    return any(_RULES in episode.info for episode in dataset.episodes)
 
 
 def view_point_hash(goals: SceneGoals) -> str:
@@ -92,9 +106,5 @@ def _check_distances(scene: Scene, goals: SceneGoals, episodes: list[ObjectNavEp
             where = f"episode {episode.episode_id!r} of scene {scene.name!r}"
             raise EpisodeError(
                 f"{where}: found {found:.3f} m to the nearest view point of {episode.object_category!r}, expected "
-                f"{expected:.3f} m as in the file; the scene or the rules have changed"
+                f"{expected:.3f} m as in the file; the scene, its body or the rules have changed"
             )
-
-
-def _scene_ids(dataset: ObjectNavDataset) -> list[str]:
-    return list(dict.fromkeys(episode.scene_id for episode in dataset.episodes))

@@ -6,14 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
 from batchnav.data.objectnav.fixed import goals_in, view_point_hash, without_view_points
 from batchnav.data.objectnav.generate import generate_objectnav
 from batchnav.data.objectnav.view_points import with_goals
 from batchnav.data.scenes import find_scene
+from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import EpisodeError
+from batchnav.evaluation.players import ReferencePlayer
+from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import SPLITS
+from batchnav.tasks.objectnav import ObjectNavConfig
 
 FOLDER = Path(__file__).resolve().parents[3] / "assets" / "episodes"
 
@@ -31,7 +36,7 @@ def test_view_points_are_left_out_and_made_anew(house, tmp_path):
     few = load_objectnav(tmp_path / "few.json.gz")
     assert [dataclasses.replace(e, info={}) for e in few.episodes] == [
         dataclasses.replace(e, info={}) for e in full.episodes]  # fmt: skip
-    again = goals_in(few, house._replace(goals=None), "cpu")
+    (again,) = goals_in(few, [house._replace(goals=None)], "cpu")
     assert view_point_hash(again) == view_point_hash(house.goals)
     for one, other in zip(again.objects, house.goals.objects, strict=True):
         np.testing.assert_array_equal(one.view_points, other.view_points)
@@ -39,7 +44,7 @@ def test_view_points_are_left_out_and_made_anew(house, tmp_path):
 
 def test_view_points_of_a_file_are_used(house):
     full = generate_objectnav([house], 6)
-    goals = goals_in(full, house._replace(goals=None), "cpu")
+    (goals,) = goals_in(full, [house._replace(goals=None)], "cpu")
     assert goals.rules == "file" and len(goals.objects) == len(house.goals.objects)
 
 
@@ -47,7 +52,7 @@ def test_another_scene_is_refused(house):
     few = without_view_points(generate_objectnav([house], 6), "hm3d_v2", "hm3d")
     other = find_scene("house:3")._replace(name="house:2")
     with pytest.raises(EpisodeError, match=r"of scene 'house:2': found .* m to the nearest view point"):
-        goals_in(few, other, "cpu")
+        goals_in(few, [other], "cpu")
 
 
 def test_the_hash_ignores_the_order_of_view_points(house):
@@ -73,6 +78,20 @@ def test_two_hundred_episodes_in_unseen_scenes(name, number):
 def test_bundled_episodes_fit_todays_scenes(name, scene_id):
     """Fails where scenes, baker or rules have changed since `eval/publish/make_episodes.py` was run."""
     dataset = load_objectnav(FOLDER / f"objectnav_{name}.json.gz")
-    goals = goals_in(dataset, find_scene(scene_id), "cpu")
+    (goals,) = goals_in(dataset, [find_scene(scene_id)], "cpu")
     wanted = {episode.object_category for episode in dataset.episodes if episode.scene_id == scene_id}
     assert wanted and wanted <= set(goals.categories)
+
+
+def test_the_shortest_path_follower_succeeds_in_episodes_without_view_points(house, tmp_path):
+    """Success 1 and SPL near 1: stored distances are those that the task computes."""
+    few = without_view_points(generate_objectnav([house], 10, seed=7), "hm3d_v2", "hm3d")
+    save_objectnav(few, tmp_path / "few.json.gz", content=False)
+    config = with_options(NavConfig(sensors=(), task=ObjectNavConfig()), {"turn_angle_deg": 10.0})
+    evaluation = Evaluation(
+        tmp_path / "few.json.gz", torch.device("cpu"), config.body, goal_categories=config.task.categories
+    )
+    played = evaluation.play(ReferencePlayer("shortest_path", config)).episodes
+    assert played["success"].tolist() == [1.0] * 10 and played["spl"].mean() >= 0.9
+    stored = [episode.info["geodesic_distance"] for episode in evaluation.episodes]
+    np.testing.assert_allclose(played["start_distance"], stored, atol=1e-3)
