@@ -56,7 +56,7 @@ def few(tmp_path_factory):
 def folder(few, tmp_path, monkeypatch):
     """Working folder like a fresh checkout: its data and programs, without files that are not tracked."""
     known = dict(ENCODERS)
-    for name in ("assets", "configs", "eval", "train"):
+    for name in ("assets", "configs", "docs", "eval", "train"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / few.name).symlink_to(few)
     monkeypatch.chdir(tmp_path)

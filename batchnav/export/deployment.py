@@ -41,7 +41,7 @@ MEANINGS = {
     "heading": "Heading relative to the world's -Z axis (x of ROS), radians, positive to the left, in (-pi, pi].",
     "pointgoal": "Distance to the goal, metres, and its bearing, radians, positive to the left, in (-pi, pi].",
     "objectgoal": "Index of the goal's category in environment.task.categories.",
-    "goal_mask": "1 where the pixel shows an object of the goal's category, else 0.",
+    "goal_mask": "255 where the pixel shows an object of the goal's category, else 0.",
     "imagegoal": "Red, green and blue, 0 to 255, of the image at the goal.",
 }  # fmt: skip
 """Meaning of an observation by the sensor's name; sensors of other cameras have a prefix."""

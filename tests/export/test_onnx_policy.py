@@ -12,13 +12,13 @@ from torch import nn
 
 from batchnav.config import to_dict
 from batchnav.data.scenes import find_scene
-from batchnav.envs.config import NavConfig, with_options
+from batchnav.envs.config import NavConfig, config_of, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import space_of, specs_of
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.export import export_policy
 from batchnav.export.deployment import read_description
-from batchnav.export.onnx_policy import PolicyStep, write_onnx
+from batchnav.export.onnx_policy import PolicyStep
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
@@ -27,6 +27,7 @@ from batchnav.policy.memory import Memory
 from batchnav.policy.weights import load_policy
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sim.bodies import BodyConfig
+from batchnav.tasks.objectnav import ObjectNavConfig
 
 TOLERANCE = 1e-4
 """Largest difference of outputs: both compute in float32, in another order."""
@@ -116,8 +117,6 @@ def short(task):
 
 
 def read_env(path) -> NavConfig:
-    from batchnav.envs.config import config_of
-
     return config_of({"env": read_description(path.with_suffix(".json"))["environment"]})
 
 
@@ -155,27 +154,21 @@ def test_bundled_policies_act_alike(name, tmp_path):
 
 
 def test_a_category_and_a_mask_are_inputs(tmp_path):
-    """Observations of a goal that is an object: an integer and a mask in bytes."""
-    space = spaces.Dict(
-        {
-            "depth": spaces.Box(0.0, 1.0, (1, 32, 32), np.float32),
-            "objectgoal": spaces.Discrete(6),
-            "goal_mask": spaces.Box(0, 255, (1, 32, 32), np.uint8),
-            "gps": spaces.Box(-np.inf, np.inf, (2,), np.float32),
-        }
-    )
-    agent = PolicyAgent(randomized(ActorCritic(space, spaces.Discrete(6), SMALL)))
+    """ObjectNav's observations: the goal's category, and its mask in bytes."""
+    env = replace(ENV, sensors=("depth", "goal_mask", "gps", "compass"), task=ObjectNavConfig())
+    agent = policy(replace(env, body=BodyConfig(control="v1")))
     path = tmp_path / "policy.onnx"
-    dtypes = {"goal_mask": torch.uint8, "objectgoal": torch.int64}
-    write_onnx(agent.network, {n: dtypes.get(n, torch.float32) for n in agent.network.observation_shapes}, path)
+    export_policy(agent, path)
     both, generator = Beside(agent, path), torch.Generator().manual_seed(0)
     both.begin(3)
+    assert {"objectgoal", "goal_mask"} < set(both.names)
     for _ in range(STEPS):
         seen = {
             "depth": torch.rand(3, 1, 32, 32, generator=generator),
-            "objectgoal": torch.randint(6, (3,), generator=generator),
-            "goal_mask": torch.randint(2, (3, 1, 32, 32), generator=generator, dtype=torch.uint8),
+            "goal_mask": 255 * torch.randint(2, (3, 1, 32, 32), generator=generator, dtype=torch.uint8),
             "gps": torch.randn(3, 2, generator=generator),
+            "compass": torch.randn(3, 1, generator=generator),
+            "objectgoal": torch.randint(6, (3,), generator=generator),
         }
         start = torch.rand(3, generator=generator) < 0.05
         both.step(seen, start, torch.rand(3, generator=generator))
