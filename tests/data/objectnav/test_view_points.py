@@ -134,3 +134,25 @@ def test_unknown_rules_and_labels_are_refused():
         make_goals([], "hm3d")
     with pytest.raises(ArgumentError, match="labels: found 'coco', expected one of hm3d, mp3d"):
         make_goals([], labels="coco")
+
+
+@pytest.mark.cuda
+def test_cpu_and_cuda_find_the_same_view_points(tmp_path, monkeypatch):
+    """Places are equal, up to those where a single pixel decides; scores differ by few pixels."""
+    scene, found = find_scene("house:2"), {}
+    for device in ("cpu", "cuda"):
+        folder = tmp_path / device
+        monkeypatch.setattr("batchnav.data.objectnav.view_points.versioned_cache_folder", lambda *_, f=folder: f)
+        found[device] = {goal.object_id: goal for goal in make_goals([scene], device=device)[0].objects}
+    assert found["cpu"].keys() == found["cuda"].keys()
+    differ = total = 0
+    for object_id, one in found["cpu"].items():
+        scores = [
+            {tuple(p): float(s) for p, s in zip(goal.view_points.tolist(), goal.iou, strict=True)}
+            for goal in (one, found["cuda"][object_id])
+        ]
+        places = scores[0].keys() | scores[1].keys()
+        total, differ = total + len(places), differ + len(scores[0].keys() ^ scores[1].keys())
+        gaps = [abs(scores[0].get(place, 0.0) - scores[1].get(place, 0.0)) for place in places]
+        assert max(gaps) <= 3 * 20 / 76_800
+    assert differ <= 0.005 * total
