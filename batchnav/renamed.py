@@ -22,14 +22,17 @@ CONFIGS = {
 }  # fmt: skip
 """Current names of bundled configurations by former name."""
 
+POLICIES = {"pointnav_plan_h200": "pointnav_waypoint_small"}
+"""Current bundled policies by the names of those that they replace. They are other networks."""
+
 
 def current(kind: str, name: str, names: dict[str, str], warn: bool = True) -> str:
     """The current name for a current or former name.
 
     Args:
-        kind: kind of the named object, for the warning: "sensor", "agent" or "configuration".
+        kind: kind of the named object, for the warning: "sensor", "agent", "configuration" or "policy".
         name: the current or former name; an unknown name is returned unchanged.
-        names: current names by former name: `SENSORS`, `AGENTS` or `CONFIGS`.
+        names: current names by former name: `SENSORS`, `AGENTS`, `CONFIGS` or `POLICIES`.
         warn: whether a former name raises a FutureWarning.
     """
     if name not in names:

@@ -85,8 +85,8 @@ CLAIMS = (
           Figure("", "pointnav", "metric=spl split=val agent=map_planner"), ()),
     Claim("PointNav SPL, map planner with initial scan and occupancy anticipation (`map_planner_anticipation`)",
           Figure("", "pointnav", "metric=spl split=val agent=map_planner_anticipation"),
-          (_policy("pointnav_plan_h200", "spl", "frames=104857600 sensors=depth+waypoint encoder=",
-                   "trained policy `pointnav_plan_h200`"),)),
+          (_policy("pointnav_waypoint_small", "spl", "frames=29360128 sensors=depth+waypoint",
+                   "trained policy `pointnav_waypoint_small`"),)),
     Claim("PointNav SPL, small policy for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
           "split=val agent=learned|pointnav_cpu renderer=raycast sample=True frames=5001216 seed=0 encoder=simple_cnn"),
           ()),

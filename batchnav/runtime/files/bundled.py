@@ -78,10 +78,15 @@ def find_split(split: str, episode_file: str) -> Path:
 
 
 def find_policy(name: str | Path) -> Path:
-    """A policy's weights by file, run folder or name, for example "pointnav_h200". CheckpointError if not found."""
+    """A policy's weights by file, run folder or name, for example "pointnav_h200". CheckpointError if not found.
+
+    The name of a policy that the previous version bundled finds its successor, with a FutureWarning.
+    """
     folder = as_path(name)
     if folder.is_dir():
         name = folder / WEIGHTS
+    elif not folder.is_file():
+        name = renamed.current("policy", str(name), renamed.POLICIES)
     if not as_path(name).is_file() and f"policies/{name}/{WEIGHTS}" in _manifest().keys() - _installed_policies():
         raise CheckpointError(
             f"{name}: this policy is in the distribution batchnav-policies, which is not installed; "
