@@ -154,6 +154,10 @@ def test_navmesh_bake_info_and_view(run, tmp_path):
         (("bench", "render", "--sizes", "-64"), "--sizes: found -64"),
         (("bench", "train", "--updates", "0"), "--updates: found 0"),
         (("evaluate", "greedy", "--num-envs", "0"), "--num-envs: found 0"),
+        (
+            ("evaluate", "nothere", "--task", "explore", "--device", "cpu"),
+            "; reference agents of explore: random, forward, frontier",
+        ),
         (("evaluate", "greedy", "--seed", str(2**63)), "seed: found 9223372036854775808"),
         (("train", "--config", ""), "--config: found an empty name"),
         (("train", "--config="), "--config: found an empty name"),
@@ -276,8 +280,24 @@ def test_processes_of_a_configuration_apply_to_the_cpu_only(run, tmp_path, monke
         run(*command, "--gpus", "3", "--device", "cpu")
     run(*command, "--max-restarts", "1", "--device", "cpu")
     monkeypatch.setattr(start, "resolve_device", lambda device: torch.device(device, 0))
+    monkeypatch.setattr(start.torch.cuda, "device_count", lambda: 3)
     run(*command, "--gpus", "3", "--device", "cuda")
     assert [words[4] for words in started] == ["--nproc-per-node=2", "--nproc-per-node=3"]
+
+
+@pytest.mark.parametrize(
+    "device, count, message",
+    [
+        ("auto", 0, "--gpus: found 4 on a machine with 0 GPUs, expected --gpus omitted; .*--device cpu --processes 4"),
+        ("cuda", 1, "--gpus: found 4 on a machine with 1 GPU, expected --gpus omitted"),
+        ("cuda", 2, "--gpus: found 4 on a machine with 2 GPUs, expected at most 2"),
+    ],
+)
+def test_more_gpus_than_the_machine_has(device, count, message, run, tmp_path, monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr(start.torch.cuda, "device_count", lambda: count)
+    with pytest.raises(SystemExit, match=message):
+        run("train", "--config", "pointnav_depth_cpu", "--gpus", "4", "--device", device, "--out", tmp_path / "run")
 
 
 @pytest.mark.parametrize("how", [("--processes", "2"), ("--processes", "1", "--gpus", "2")])
@@ -429,4 +449,6 @@ def test_make_objectnav_episodes(run, tmp_path):
 
 def test_a_former_name_of_a_subcommand_works_with_a_warning(run, tmp_path):
     with pytest.warns(FutureWarning, match="data episodes is now data make-episodes"):
-        run("data", "episodes", "house:2", "--out", tmp_path / "val.json.gz", "--per-scene", 2)
+        text = run("data", "episodes", "house:2-3", "--out", tmp_path / "val.json.gz", "--per-scene", 2)
+    assert "4 episodes in 2 scenes" in text
+    assert {episode.scene_id for episode in load_episodes(tmp_path / "val.json.gz")} == {"house:2", "house:3"}

@@ -36,7 +36,8 @@ def make_episodes(
     """Generate episodes with the rules of Habitat's generators.
 
     Args:
-        scenes: scene files, folders of prepared scenes, dataset folders or configs, or "house:SEED".
+        scenes: scene files, folders of prepared scenes, dataset folders or configs, house:SEED or
+            house:FIRST-LAST.
         out: the .json.gz file to write.
         task: pointnav, or objectnav for scenes with object ids and categories.
         per_scene: number of episodes per scene.
@@ -118,10 +119,10 @@ def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
 
 
 def _scenes(name: str, split: str, settings: NavMeshSettings | None, appearance: bool) -> list[Scene]:
-    """The scenes of a name: a single scene, or the scenes of a folder or dataset; arguments as in `load_scene`."""
+    """The scenes of a name: a scene, or those of a range, folder or dataset; arguments as in `load_scene`."""
     from batchnav.data.habitat.datasets import load_dataset
     from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
-    from batchnav.data.scene_ref import prepared_in
+    from batchnav.data.scene_ref import prepared_in, scene_ids
     from batchnav.data.scenes import find_scenes
 
     path = Path(name)
@@ -129,4 +130,4 @@ def _scenes(name: str, split: str, settings: NavMeshSettings | None, appearance:
         return find_scenes(map(str, prepared), settings=settings, appearance=appearance)
     if path.is_dir() or name.endswith(DATASET_CONFIG):
         return load_dataset(path, split).load_scenes(settings=settings, appearance=appearance)
-    return find_scenes([name], settings=settings, appearance=appearance)
+    return find_scenes(scene_ids([name]), settings=settings, appearance=appearance)

@@ -132,9 +132,11 @@ def find_players(
 
     Raises:
         ArgumentError: the agents have different tasks or bodies, or a reference agent cannot play the task.
+        CheckpointError: a word is neither a policy nor a reference agent.
     """
     reference = [word for word in words if agent_name(word) in REFERENCE_AGENTS and not Path(word).exists()]
-    policies = [PolicyPlayer(find_policy(word), device, sample, seed) for word in words if word not in reference]
+    files = [_policy_file(word, task_name) for word in words if word not in reference]
+    policies = [PolicyPlayer(file, device, sample, seed) for file in files]
     players: dict[str, Player] = {player.name: player for player in policies}
     if len(players) < len(policies):
         raise ArgumentError(f"agents: found {', '.join(words)}, expected policies in folders of different names")
@@ -151,3 +153,12 @@ def find_players(
             raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(task.reference_agents)}")
         players[name] = ReferencePlayer(name, config)
     return players
+
+
+def _policy_file(word: str, task_name: str) -> Path:
+    """Weights of a policy, as in `find_policy`; the error for an unknown word also names the task's agents."""
+    try:
+        return find_policy(word)
+    except CheckpointError as error:
+        agents = TASKS[nav_config(None, {}, task_name).task_name].reference_agents
+        raise CheckpointError(f"{error}; reference agents of {task_name}: {', '.join(agents)}") from error

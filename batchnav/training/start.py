@@ -18,6 +18,7 @@ import tyro
 from batchnav.config import load_config, validate
 from batchnav.errors import ConfigError, shortened
 from batchnav.renamed_keys import current_options
+from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed.local_ranks import start_local_ranks
 from batchnav.runtime.files.bundled import find_config
@@ -79,9 +80,13 @@ def start(arguments: Sequence[str]) -> None:
     if torch.distributed.is_torchelastic_launched() or os.environ.get("WORLD_SIZE", "1") != "1":
         train_it()  # one process of a distributed run: `join` selects its device
         return
+    _check_gpus(command.gpus, run.device)
     processes = run.processes_on(resolve_device(run.device))
     if command.gpus > 1 and processes > 1:
-        raise ConfigError(f"--gpus: found {command.gpus} with processes {processes}, expected one of them to be 1")
+        raise ConfigError(
+            f"--gpus: found {command.gpus} with processes {processes}, expected one of them to be 1; on the CPU, set "
+            f"--processes alone"
+        )
     if (command.gpus, processes, command.max_restarts) == (1, 1, 0):
         train_it()
         return
@@ -92,6 +97,17 @@ def start(arguments: Sequence[str]) -> None:
         with start_local_ranks(processes, [sys.executable, "-m", "batchnav", "train", *arguments]):
             prepare(run)
             train_it()
+
+
+def _check_gpus(gpus: int, device: str) -> None:
+    """ConfigError for more processes with a GPU each than the machine has GPUs; "cpu" allows any number."""
+    count = torch.cuda.device_count()
+    if gpus > 1 and gpus > count and device != "cpu":
+        instead = f"at most {count}" if count > 1 else "--gpus omitted"
+        raise ConfigError(
+            f"--gpus: found {gpus} on a machine with {number_of(count, 'GPU')}, expected {instead}; to train with "
+            f"several processes on the CPU, use --device cpu --processes {gpus}"
+        )
 
 
 def torchrun(processes: int, max_restarts: int, arguments: Sequence[str]) -> list[str]:
