@@ -88,3 +88,7 @@ class ConfigError(ArgumentError):
 
 class DeviceError(BatchnavError):
     """A device that is not available or lacks a feature."""
+
+
+class MissingPackageError(BatchnavError, ImportError):
+    """An optional package that is not installed or is too old; the message has a pip command."""

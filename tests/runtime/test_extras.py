@@ -1,7 +1,10 @@
+import importlib
 import importlib.metadata
+import sys
 
 import pytest
 
+from batchnav.errors import BatchnavError
 from batchnav.runtime.extras import install_command
 
 
@@ -24,3 +27,15 @@ def test_a_checkout_that_is_not_installed(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "requires", requires)
     assert install_command("video") == "pip install '.[video]' in the checkout"
+
+
+@pytest.mark.parametrize("package", ["rsl_rl", "skrl", "stable_baselines3", "torchrl"])
+def test_an_adapter_without_its_library_says_what_to_install(package, monkeypatch):
+    module = f"batchnav.envs.adapters.{package}"
+    for name in [name for name in sys.modules if name == module or name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)  # an import of it then raises ModuleNotFoundError
+    with pytest.raises(ImportError, match=r"^adapter to .*: found .*, expected the package: pip install ") as caught:
+        importlib.import_module(module)
+    assert isinstance(caught.value, BatchnavError) and caught.value.name.partition(".")[0] == package
+    assert install_command("adapters") in str(caught.value)

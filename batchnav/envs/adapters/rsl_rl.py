@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from rsl_rl.env import VecEnv as RslRlVecEnv
-from rsl_rl.modules.distribution import Distribution
-from tensordict import TensorDict
 from torch.distributions import OneHotCategorical, kl_divergence
 
 from batchnav.envs.adapters.observations import by_name, check_autoreset, episode_metrics, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
+from batchnav.runtime.extras import needs_extra
 from batchnav.types import VecEnv
+
+with needs_extra("adapters", "adapter to rsl_rl"):
+    from rsl_rl.env import VecEnv as RslRlVecEnv
+    from rsl_rl.modules.distribution import Distribution
+    from tensordict import TensorDict
 
 
 class RslRlEnv(RslRlVecEnv):

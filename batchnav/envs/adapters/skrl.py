@@ -6,12 +6,15 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
-from skrl.envs.wrappers.torch import Wrapper
-from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
 from batchnav.envs.adapters.observations import check_autoreset, episode_metrics, num_actions
 from batchnav.runtime.conversion import check_torch
+from batchnav.runtime.extras import needs_extra
 from batchnav.types import VecEnv
+
+with needs_extra("adapters", "adapter to skrl"):
+    from skrl.envs.wrappers.torch import Wrapper
+    from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
 
 class SkrlEnv(Wrapper):

@@ -10,13 +10,16 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from stable_baselines3.common import vec_env
-from stable_baselines3.common.monitor import Monitor
 
 from batchnav.envs.adapters.observations import check_actions, check_autoreset, episode_metrics
 from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
+from batchnav.runtime.extras import needs_extra
 from batchnav.types import VecEnv
+
+with needs_extra("adapters", "adapter to Stable-Baselines3"):
+    from stable_baselines3.common import vec_env
+    from stable_baselines3.common.monitor import Monitor
 
 
 class SB3VecEnv(vec_env.VecEnv):

@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
-from tensordict import TensorDict, TensorDictBase
-from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
-from torchrl.envs import EnvBase
 
 from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset, num_actions
 from batchnav.runtime.conversion import check_torch
+from batchnav.runtime.extras import needs_extra
 from batchnav.types import VecEnv
+
+with needs_extra("adapters", "adapter to TorchRL"):
+    from tensordict import TensorDict, TensorDictBase
+    from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
+    from torchrl.envs import EnvBase
 
 
 class TorchRLEnv(EnvBase):
