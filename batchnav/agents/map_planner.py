@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import torch
+
 from batchnav.agents.simple import GreedyAgent
+from batchnav.envs.nav import NavEnv
 from batchnav.mapping.observations import WAYPOINT
+from batchnav.mapping.search_mapper import SearchMapper
+from batchnav.sim.bodies import STOP
 
 
 class MapPlannerAgent(GreedyAgent):
@@ -13,3 +18,25 @@ class MapPlannerAgent(GreedyAgent):
     """
 
     sensor = WAYPOINT
+
+
+class MapSearcherAgent(MapPlannerAgent):
+    """Explores until it sees its goal, walks to it and stops; nothing is learned.
+
+    It steers towards the waypoint, which leads to the nearest goal that the agent has seen, or to the nearest frontier
+    of its own map (`mapping/search.py`).
+
+    Args:
+        env: environment to act in, of the task objectnav and with a map.
+        radius: not used; the mapper decides where the agent stops.
+    """
+
+    def __init__(self, env: NavEnv, radius: float | None = None):
+        super().__init__(env, radius)
+        assert isinstance(env.mapper, SearchMapper)  # the registry names the sensors that make it
+        self.mapper = env.mapper
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions i64 [N]."""
+        actions = self.move(observations, len(episode_start), episode_start.device)
+        return torch.where(self.mapper.arrived > 0, STOP, actions)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from batchnav.agents.frontier import FrontierAgent
-from batchnav.agents.map_planner import MapPlannerAgent
+from batchnav.agents.map_planner import MapPlannerAgent, MapSearcherAgent
 from batchnav.agents.protocol import Agent
 from batchnav.agents.shortest_path import ShortestPathAgent
 from batchnav.agents.simple import GOAL_SENSOR, ForwardAgent, GreedyAgent, RandomAgent
@@ -66,6 +66,10 @@ REFERENCE_AGENTS: dict[str, ReferenceAgent] = {
     "map_planner_anticipation": ReferenceAgent(
         "Map planner with occupancy anticipation and an initial scan.", MapPlannerAgent, (GOAL_SENSOR, WAYPOINT),
         ("depth", WAYPOINT), MapConfig(anticipation="occupancy", look_around=True),
+    ),
+    "map_searcher": ReferenceAgent(
+        "Map planner that explores frontiers until it sees its goal.", MapSearcherAgent, (WAYPOINT,),
+        ("depth", WAYPOINT), MapConfig(look_around=True),
     ),
     "shortest_path": ReferenceAgent("Shortest-path follower.", ShortestPathAgent, knows_navmesh=True),
     "frontier": ReferenceAgent("Frontier explorer.", lambda env, radius: FrontierAgent(env), knows_navmesh=True),

@@ -16,6 +16,7 @@ from batchnav.observation import ObservationSource, Spec
 from batchnav.sensors.by_name import camera_sensors, check_names
 from batchnav.sensors.frame import appearance_needed
 from batchnav.sensors.goal_image import GoalImage
+from batchnav.sensors.goal_mask import GoalMaskSensor
 from batchnav.sensors.pose import POSE_SENSORS
 from batchnav.tasks import TASKS
 
@@ -25,7 +26,9 @@ SourceMaker = Callable[[NavConfig], ObservationSource]
 def _map_sensor(name: str) -> SourceMaker:
     def make(config: NavConfig) -> ObservationSource:
         names = frozenset(config.sensors) & MAP_SPECS.keys()
-        return MapObservation(name, names, config.depth, config.map, config.body)
+        searches = TASKS[config.task_name].goal_categories(config.task) is not None
+        mask = GoalMaskSensor(config.camera) if searches else None
+        return MapObservation(name, names, config.depth, config.map, config.body, mask)
 
     return make
 

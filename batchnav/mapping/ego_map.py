@@ -16,10 +16,10 @@ PIXELS = 48
 _PIXEL = np.float32(0.25)
 """Side of a pixel, metres."""
 _LEVELS = 10
-_UNKNOWN, _EXPLORED, _INFLATED, _OCCUPIED, _TRAVERSED, _PATH, _GOAL = (
-    np.float32((level + 0.5) / _LEVELS) for level in range(7)
+UNKNOWN, EXPLORED, INFLATED, OCCUPIED, TRAVERSED, PATH, GOAL, FRONTIER = (
+    np.float32((level + 0.5) / _LEVELS) for level in range(8)
 )
-"""Values of a pixel: centres of the first seven of ten equal ranges, so that an encoder can tell them apart."""
+"""Values of a pixel: centres of the first eight of ten equal ranges, so that an encoder can tell them apart."""
 _HALF = np.float32(0.5)
 
 
@@ -38,29 +38,49 @@ def _is_marked(row, cell, search):
     return (search.pending[row, cell >> np.int32(5)] >> (cell & np.int32(31))) & np.int32(1) == 1
 
 
+@inline_function
+def pixel_scale(i, state):
+    """Side of a pixel in cells."""
+    return _PIXEL / state.origin_and_resolution[i, 2]
+
+
+@inline_function
+def pixel_place(pixel, u, v, fx, fz, scale):
+    """Map coordinates of a pixel's centre. (u, v): those of the agent; (fx, fz): its forward direction."""
+    pixels = np.int32(PIXELS)
+    r, c = np.int32(pixel) // pixels, np.int32(pixel) % pixels
+    ahead = (np.float32(pixels // 2 - r) - _HALF) * scale
+    right = (np.float32(c - pixels // 2) + _HALF) * scale
+    return u + ahead * fx - right * fz, v + ahead * fz + right * fx
+
+
+@inline_function
+def cell_value(i, row, cell, state, search):
+    """Value of a pixel on a cell of the map, -1 off the map."""
+    value = UNKNOWN
+    if cell >= 0:
+        if _is_marked(row, cell, search):
+            value = PATH
+        elif is_occupied(state.occupancy[i, cell]):
+            value = OCCUPIED
+        elif is_traversed(state.explored[i, cell]):
+            value = TRAVERSED
+        elif is_inflated(state.occupancy[i, cell]):
+            value = INFLATED
+        elif is_explored(state.explored[i, cell]):
+            value = EXPLORED
+    return value
+
+
 @lean_function
 def render_ego_map(lane, lanes, i, row, agents, state, search, ego_map_out):
     """Render agent i's image in ego_map_out f32 [N, 1, PIXELS, PIXELS]. The lanes share the pixels."""
     fx, fz = forward(agents.heading[i])
     u, v, goal_u, goal_v, _, _ = locate(i, agents, state)
-    pixels, scale = np.int32(PIXELS), _PIXEL / state.origin_and_resolution[i, 2]
+    scale = pixel_scale(i, state)
     for pixel in range(lane, PIXELS * PIXELS, lanes):
-        r, c = np.int32(pixel) // pixels, np.int32(pixel) % pixels
-        ahead = (np.float32(pixels // 2 - r) - _HALF) * scale
-        right = (np.float32(c - pixels // 2) + _HALF) * scale
-        at_u, at_v = u + ahead * fx - right * fz, v + ahead * fz + right * fx
-        cell, value = cell_at(at_u, at_v), _UNKNOWN
-        if abs(at_u - goal_u) < scale and abs(at_v - goal_v) < scale:
-            value = _GOAL
-        elif cell >= 0:
-            if _is_marked(row, cell, search):
-                value = _PATH
-            elif is_occupied(state.occupancy[i, cell]):
-                value = _OCCUPIED
-            elif is_traversed(state.explored[i, cell]):
-                value = _TRAVERSED
-            elif is_inflated(state.occupancy[i, cell]):
-                value = _INFLATED
-            elif is_explored(state.explored[i, cell]):
-                value = _EXPLORED
-        ego_map_out[i, 0, r, c] = value
+        at_u, at_v = pixel_place(pixel, u, v, fx, fz, scale)
+        value = GOAL
+        if abs(at_u - goal_u) >= scale or abs(at_v - goal_v) >= scale:
+            value = cell_value(i, row, cell_at(at_u, at_v), state, search)
+        ego_map_out[i, 0, np.int32(pixel) // np.int32(PIXELS), np.int32(pixel) % np.int32(PIXELS)] = value

@@ -150,7 +150,7 @@ def _integrate_collision(i, x, z, heading, row, search_out, state_out):
 
 
 @inline_function
-def _point_at(i, row, column, depth, eye, parameters):
+def pixel_point(i, row, column, depth, eye, parameters):
     """Class of the point that a pixel sees, and its offset from the camera along world X and Z, metres.
 
     `eye`: the camera's axes, half the side of a pixel at distance 1, and the camera's height above the ground, metres.
@@ -181,13 +181,13 @@ def integrate_depth(lane, lanes, i, row, depth, cameras, parameters, search_out,
     for _ in range(lane, height * width, lanes):
         line, column = place // w, place % w
         place += np.int32(lanes)
-        kind, dx, dz = _point_at(i, line, column, depth, eye, parameters)
+        kind, dx, dz = pixel_point(i, line, column, depth, eye, parameters)
         if kind == _NOTHING:
             continue
         if kind == _GROUND:
             _mark_explored(i, x + dx, z + dz, state_out)
             if line > 0:  # the ground up to the point that the pixel above sees is visible too
-                above, to_dx, to_dz = _point_at(i, line - np.int32(1), column, depth, eye, parameters)
+                above, to_dx, to_dz = pixel_point(i, line - np.int32(1), column, depth, eye, parameters)
                 apart = np.float32(math.sqrt((to_dx - dx) * (to_dx - dx) + (to_dz - dz) * (to_dz - dz)))
                 if above != _NOTHING and apart > size:
                     steps = min(np.int32(apart / size) + np.int32(1), np.int32(_MAX_BETWEEN))
@@ -197,7 +197,7 @@ def integrate_depth(lane, lanes, i, row, depth, cameras, parameters, search_out,
             continue
         _mark_obstacle(i, x + dx, z + dz, row, search_out, state_out)
         if column + 1 < width:
-            next_kind, to_dx, to_dz = _point_at(i, line, column + np.int32(1), depth, eye, parameters)
+            next_kind, to_dx, to_dz = pixel_point(i, line, column + np.int32(1), depth, eye, parameters)
             apart = np.float32(math.sqrt((to_dx - dx) * (to_dx - dx) + (to_dz - dz) * (to_dz - dz)))
             if next_kind == _OBSTACLE and size < apart < _SAME_SURFACE:
                 third = np.float32(1.0 / 3.0)

@@ -64,7 +64,7 @@ from batchnav.sensors.sensor import Cameras
 
 _MAX_SEARCHES = 4096
 """CUDA: largest number of concurrent searches."""
-_BLOCK, _REGISTERS = 512, 64
+BLOCK, REGISTERS = 512, 64
 """CUDA: threads per agent, and registers per thread. A step waits for the few agents with long searches."""
 
 
@@ -184,9 +184,7 @@ class Mapper:
         written = view(self._search), view(self.map_state), view(self.waypoint), view(self.ego_map)
         if not depth.is_cuda:
             return lambda depth: map_cpu(depth.numpy(), images, agents, searches, parameters, *written)
-        kernel = BoundKernel(
-            map_cuda, (searches, 1, 1), view(depth), images, agents, parameters, *written, block=_BLOCK
-        )
+        kernel = BoundKernel(map_cuda, (searches, 1, 1), view(depth), images, agents, parameters, *written, block=BLOCK)
 
         def run(depth: torch.Tensor) -> None:
             kernel.change(0, depth.data_ptr())
@@ -208,7 +206,7 @@ def _place_new_map(i, agents, state_out):
 
 
 @inline_function
-def _begin(worker, i, cameras, agents, parameters, state_out):
+def begin_map(worker, i, cameras, agents, parameters, state_out):
     """Start a new map where an episode began."""
     lane, lanes, _ = worker
     is_new = state_out.episode[i] != agents.episode[i]
@@ -221,7 +219,7 @@ def _begin(worker, i, cameras, agents, parameters, state_out):
 
 
 @inline_function
-def _integrate(worker, i, depth, cameras, agents, parameters, search_out, state_out):
+def integrate_map(worker, i, depth, cameras, agents, parameters, search_out, state_out):
     """Integrate motion, collisions and the depth image, and inflate new obstacles."""
     lane, lanes, row = worker
     if lane == 0:
@@ -235,7 +233,7 @@ def _integrate(worker, i, depth, cameras, agents, parameters, search_out, state_
 
 
 @lean_function
-def _arrive(i, row, agents, state_out, search_out):
+def arrive(i, row, agents, state_out, search_out):
     """Mark the agent's cell as traversed, and initialise the check of the kept path."""
     here = locate(i, agents, state_out)[4]
     if here >= 0:
@@ -248,7 +246,7 @@ def _plan(worker, i, agents, search_out, state_out):
     """Keep the path where it is still the shortest, else search for a new one."""
     lane, lanes, row = worker
     if lane == 0:
-        _arrive(i, row, agents, state_out, search_out)
+        arrive(i, row, agents, state_out, search_out)
     sync_lanes()
     find_position(lane, lanes, i, row, agents, state_out, search_out)
     sync_lanes()
@@ -268,20 +266,27 @@ def _plan(worker, i, agents, search_out, state_out):
 
 
 @inline_function
-def _observe(worker, i, agents, search_out, state_out, waypoint_out, ego_map_out):
-    """Write the waypoint and, if enabled, the egocentric map."""
+def point_out(worker, i, agents, with_path, search_out, state_out, waypoint_out):
+    """Write the waypoint. `with_path`: True to mark the next path cells for the egocentric map."""
     lane, lanes, row = worker
     if lane == 0:
         begin_waypoint(row, search_out)
-    if len(ego_map_out) > 0:
+    if with_path:
         clear_worklists(lane, lanes, row, search_out)
     sync_lanes()
     find_waypoint(lane, lanes, i, row, agents, state_out, search_out)
     sync_lanes()
     if lane == 0:
         write_waypoint(i, row, agents, search_out, state_out, waypoint_out)
-        if len(ego_map_out) > 0:
+        if with_path:
             mark_path(i, row, state_out, search_out)
+
+
+@inline_function
+def observe_map(worker, i, agents, search_out, state_out, waypoint_out, ego_map_out):
+    """Write the waypoint and, if enabled, the egocentric map."""
+    lane, lanes, row = worker
+    point_out(worker, i, agents, len(ego_map_out) > 0, search_out, state_out, waypoint_out)
     if len(ego_map_out) > 0:
         sync_lanes()
         render_ego_map(lane, lanes, i, row, agents, state_out, search_out, ego_map_out)
@@ -290,10 +295,10 @@ def _observe(worker, i, agents, search_out, state_out, waypoint_out, ego_map_out
 @lean_function
 def map_one(i, worker, depth, cameras, agents, parameters, search_out, state_out, waypoint_out, ego_map_out):
     """One update of agent i. `worker`: lane, number of lanes, and row of the search buffers."""
-    _begin(worker, i, cameras, agents, parameters, state_out)
-    _integrate(worker, i, depth, cameras, agents, parameters, search_out, state_out)
+    begin_map(worker, i, cameras, agents, parameters, state_out)
+    integrate_map(worker, i, depth, cameras, agents, parameters, search_out, state_out)
     _plan(worker, i, agents, search_out, state_out)
-    _observe(worker, i, agents, search_out, state_out, waypoint_out, ego_map_out)
+    observe_map(worker, i, agents, search_out, state_out, waypoint_out, ego_map_out)
 
 
 # All agents.
@@ -310,7 +315,7 @@ def map_cpu(depth, cameras, agents, rows, parameters, search_out, state_out, way
             map_one(i, worker, depth, cameras, agents, parameters, search_out, state_out, waypoint_out, ego_map_out)
 
 
-@functools.partial(cuda_kernel, max_registers=_REGISTERS)
+@functools.partial(cuda_kernel, max_registers=REGISTERS)
 def map_cuda(depth, cameras, agents, parameters, search_out, state_out, waypoint_out, ego_map_out):
     """One update of every agent; each block works for one agent at a time."""
     worker = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x

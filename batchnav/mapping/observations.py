@@ -6,11 +6,16 @@
 `waypoint`: distance and bearing. The distance is the remaining path length, metres; the bearing is that of the farthest
 path cell in line of sight, radians, positive to the left. During an initial scan they are the goal sensor's distance
 and a quarter turn to the left.
+
+In ObjectNav the path leads to the nearest cell in which the agent has seen its goal, or to the nearest frontier
+(`search`). `ego_map` then shows 0.65 in all cells with the goal and 0.75 at frontiers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 import numpy as np
 import torch
@@ -20,13 +25,18 @@ from batchnav.mapping.config import MapConfig
 from batchnav.mapping.ego_map import PIXELS
 from batchnav.mapping.mapper import MappedBodyConfig, Mapper
 from batchnav.mapping.predictor import memory_needed
+from batchnav.mapping.search import GoalMap
+from batchnav.mapping.search_mapper import SearchMapper
 from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.sensors.camera import MAIN
 from batchnav.sensors.depth import DepthConfig, MeasuredDepth
+from batchnav.sensors.goal_mask import GoalMaskSensor
 
 EGO_MAP, WAYPOINT = "ego_map", "waypoint"
 MAPPER = "mapper"
 """Key of the mapper among the resources of a frame, and of its update among the shared results."""
+GOAL_MASKS = "goal masks of the mapper"
+"""Key of the mapper's goal masks, u8 [N, 1, H, W], among the resources of a frame."""
 MAP_SPECS = {
     EGO_MAP: Spec(EGO_MAP, (1, PIXELS, PIXELS), torch.float32, 0.0, 1.0, torch.bfloat16),
     WAYPOINT: Spec(WAYPOINT, (2,), torch.float32, -np.inf, np.inf, torch.float32),
@@ -43,36 +53,61 @@ class MapObservation(ObservationSource):
         depth: range and noise of the main camera.
         config: settings of the map.
         body: height, longest step and widest turn of the agents.
+        mask: sensor of the goal's pixels, for agents that search for an object; None: the goal is a point, or none.
     """
 
-    def __init__(self, name: str, names: frozenset[str], depth: DepthConfig, config: MapConfig, body: MappedBodyConfig):
+    def __init__(
+        self,
+        name: str,
+        names: frozenset[str],
+        depth: DepthConfig,
+        config: MapConfig,
+        body: MappedBodyConfig,
+        mask: GoalMaskSensor | None = None,
+    ):
         self.spec, self._depth, self._config, self._body = MAP_SPECS[name], depth, config, body
-        self._with_ego_map = EGO_MAP in names
+        self._with_ego_map, self._mask = EGO_MAP in names, mask
         goal = frozenset({"relative_goal"})
         self.requires = Requirements(MAIN, max_depth=depth.max_depth, pose=True, map=True, goal=goal)
-        self._measured = MeasuredDepth(depth)
+        if mask is not None:
+            changes = {"max_depth": depth.max_depth, "pose": True, "map": True}
+            self.requires = mask.requires._replace(camera=MAIN, **changes)
+        self._measured = MeasuredDepth(depth, semantic=self.requires.semantic)
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
         """Bytes of the map, of concurrent searches and of the predictor."""
         meta, searches = torch.device("meta"), Mapper.concurrent_searches(num_envs, device)
         with_predictor = bool(self._config.anticipation)
         state, search, *images = Mapper.arrays(num_envs, searches, meta, with_predictor, self._with_ego_map)
-        size = sum(tensor.nbytes for tensor in (*state, *search, *images))
+        goals: Iterable[torch.Tensor] = ()
+        if self._mask is not None:
+            pixels = math.prod(self._mask.spec.shape)
+            goals = *GoalMap.empty(num_envs, meta), torch.zeros(num_envs, pixels, dtype=torch.uint8, device=meta)
+        size = sum(tensor.nbytes for tensor in (*state, *search, *images, *goals))
         return {MAPPER: size + (memory_needed(num_envs, device) if with_predictor else 0)}
 
     def bind(self, frame: Frame) -> None:
-        """Make the mapper of a frame, or share an existing one. ConfigError for "waypoint" without a goal sensor."""
+        """Make the mapper of a frame, or share an existing one. ConfigError for "waypoint" without a goal."""
+        if self._mask is not None:
+            self.mapper: Mapper = frame.resource(MAPPER, lambda: self._make_search(frame))
+            return
         goal = frame.task.relative_goal
         if self.spec.name == WAYPOINT and goal is None:
             raise ConfigError(
-                f"sensors: found {WAYPOINT!r}, expected it only with the task pointnav and gps_compass=True; "
-                f"remove it, or use {EGO_MAP!r}"
+                f"sensors: found {WAYPOINT!r}, expected it only with the task objectnav, or pointnav and "
+                f"gps_compass=True; remove it, or use {EGO_MAP!r}"
             )
-        self.mapper: Mapper = frame.resource(MAPPER, lambda: self._make(frame, goal))
+        self.mapper = frame.resource(MAPPER, lambda: self._make(frame, goal))
 
     def _make(self, frame: Frame, goal: torch.Tensor | None) -> Mapper:
         return Mapper(
             self._depth.max_depth, self._config, self._body, frame.bodies, goal, max_climb=frame.max_climb,
+            with_ego_map=self._with_ego_map,
+        )  # fmt: skip
+
+    def _make_search(self, frame: Frame) -> SearchMapper:
+        return SearchMapper(
+            self._depth.max_depth, self._config, self._body, frame.bodies, max_climb=frame.max_climb,
             with_ego_map=self._with_ego_map,
         )  # fmt: skip
 
@@ -92,5 +127,16 @@ class MapObservation(ObservationSource):
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Update the map once per frame, and copy the observation to `out`."""
-        frame.shared(MAPPER, lambda: self.mapper.update(self._measured.read(frame), frame.cameras(MAIN)))
+        frame.shared(MAPPER, lambda: self._update(frame))
         out.copy_(self.mapper.ego_map if self.spec.name == EGO_MAP else self.mapper.waypoint)
+
+    def _update(self, frame: Frame) -> None:
+        depth, cameras = self._measured.read(frame), frame.cameras(MAIN)
+        if self._mask is None:
+            self.mapper.update(depth, cameras)
+            return
+        n, height, width = depth.shape
+        shape = n, 1, height, width
+        images = frame.resource(GOAL_MASKS, lambda: torch.zeros(shape, dtype=torch.uint8, device=frame.device))
+        self._mask.write(frame, images)
+        cast(SearchMapper, self.mapper).search(depth, images[:, 0], cameras)

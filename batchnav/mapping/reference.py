@@ -109,10 +109,10 @@ def neighbours(cell: Cell) -> Iterator[Cell]:
             yield r, c
 
 
-def cost_to_go(layers: Layers, costs: np.ndarray, goal: Cell) -> np.ndarray:
-    """Path cost from every cell to the goal, float [SIDE, SIDE] (Dijkstra, 1959)."""
+def cost_to_go(layers: Layers, costs: np.ndarray, *goals: Cell) -> np.ndarray:
+    """Path cost from every cell to the nearest goal, float [SIDE, SIDE] (Dijkstra, 1959)."""
     layers, costs = Layers(*(layer.tolist() for layer in layers)), costs.tolist()  # lists are faster to index
-    found, queue = {goal: 0}, [(0, goal)]
+    found, queue = dict.fromkeys(goals, 0), [(0, goal) for goal in goals]
     while queue:
         cost, cell = heapq.heappop(queue)
         if cost > found[cell]:

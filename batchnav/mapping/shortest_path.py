@@ -242,6 +242,15 @@ def cost_to_go(lane, lanes, i, row, ends, bound, state, search_out):
     if lane == 0:
         begin_search(row, here, goal, search_out)
     sync_lanes()
+    spread(lane, lanes, i, row, here, bound, state, search_out)
+
+
+@inline_function
+def spread(lane, lanes, i, row, here, bound, state, search_out):
+    """Compute the cost-to-go from the cells in the first worklist, whose costs are set. Synchronises the lanes.
+
+    `here`, `bound`: the agent's cell and the bound, as in `cost_to_go`.
+    """
     current, limit = np.int32(0), _BAND
     while limit > 0:
         while search_out.counters[row, current] > 0:

@@ -43,21 +43,24 @@ class DepthConfig:
 
 
 class MeasuredDepth:
-    """Depth as a camera measures it, exact or with Redwood noise. Sources of one frame share the result."""
+    """Depth as a camera measures it, exact or with Redwood noise. Sources of one frame share the result.
 
-    def __init__(self, config: DepthConfig, camera: str = MAIN):
-        self.camera = camera
+    `semantic`: True for images of the mesh with the ids.
+    """
+
+    def __init__(self, config: DepthConfig, camera: str = MAIN, semantic: bool = False):
+        self.camera, self._semantic = camera, semantic
         self._key = "measured depth", config.depth_noise, config.redwood_table
         self._noise = RedwoodNoise(config.depth_noise, config.redwood_table) if config.depth_noise else None
 
     def read(self, frame: Frame) -> torch.Tensor:
         """f32 [N, H, W], metres, 0 where nothing is measured."""
         camera, noise = self.camera, self._noise
+        depth = frame.depth(camera, semantic=self._semantic)
         if noise is None:
-            return frame.depth(camera)
-        return frame.shared(
-            (self._key, camera), lambda: noise.measure(frame.cameras(camera).noise, frame.depth(camera))
-        )
+            return depth
+        key = self._key, camera, self._semantic
+        return frame.shared(key, lambda: noise.measure(frame.cameras(camera).noise, depth))
 
 
 class DepthSensor(CameraSensor):

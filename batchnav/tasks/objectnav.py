@@ -71,6 +71,7 @@ class ObjectNav(GoalTask):
     Config = ObjectNavConfig
     title = "ObjectGoal"
     episode_file = "objectnav_{split}.json.gz"
+    reference_agents = ("random", "forward", "map_searcher", "shortest_path")
     metric_specs = (*METRIC_SPECS, Metric("start_distance", shown=False), Metric("category", shown=False))
     Metrics = ObjectMetrics
     optional = frozenset({"category"})

@@ -1,0 +1,230 @@
+"""Search for objects on the agent's own map: cells with the goal's category, frontiers, and the nearest of them.
+
+An agent counts, in each cell of its map, the pixels of the goal's category that it saw there. A cell with HITS of them
+is a goal cell (Chaplot et al., "Object goal navigation using goal-oriented semantic exploration", NeurIPS 2020, use the
+same number). The agent plans to the nearest goal cell by path cost; without one, to the nearest frontier, an explored
+cell next to unexplored space (Yamauchi, "A frontier-based approach for autonomous exploration", CIRA 1997). A target is
+kept until it is reached or is none any more.
+
+Parallelism: all lanes of an agent run each function together; functions without a `lane` argument run on one lane.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from batchnav.geometry.pose import camera_axes, forward
+from batchnav.mapping.costs import OCCUPIED_COST, STRAIGHT
+from batchnav.mapping.ego_map import FRONTIER, GOAL, PIXELS, cell_value, pixel_place, pixel_scale
+from batchnav.mapping.integrate import pixel_point
+from batchnav.mapping.path import locate
+from batchnav.mapping.shortest_path import UNREACHED
+from batchnav.mapping.state import (
+    CELLS,
+    SIDE,
+    cell_at,
+    cell_of,
+    centre_of,
+    has_obstacle,
+    is_explored,
+    is_near_obstacle,
+    is_traversed,
+)
+from batchnav.runtime.kernels.decorators import inline_function, lean_function
+from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min
+
+HITS = np.int32(5)
+"""Pixels of the goal's category that make a cell a goal cell."""
+NONE, OBJECT, OPEN_FRONTIER, ANY_FRONTIER = np.int32(0), np.int32(1), np.int32(2), np.int32(3)
+"""Kinds of targets, in order of preference: goal cells; frontiers away from obstacles that border several unexplored
+cells; all frontiers."""
+GOAL_CELLS, NEAREST, KIND, STOP = np.int32(0), np.int32(1), np.int32(2), np.int32(3)
+"""Columns of `GoalMap.counters`."""
+REACHABLE = OCCUPIED_COST * STRAIGHT
+"""Path cost from which on a frontier away from obstacles counts as unreachable: the path crosses an obstacle. Other
+frontiers may lie behind obstacles, since cells can be too coarse for a narrow passage."""
+_STOP_MM, _STOP_METRES = np.int32(900), np.float32(0.5)
+"""Distances at which the agent stops: of a pixel of the goal, millimetres, and of a goal cell to which its path is
+free, metres."""
+_STEEPEST = np.float32(0.75)
+"""Tangent of half the vertical field of view of the images that decide about view points (320x240, 90 degrees): pixels
+above or below do not stop the agent."""
+_MOST_MM, _PER_METRE = np.int32(2**30), np.float32(1000.0)
+_FEW, _SEVERAL = np.int32(1), np.int32(2)
+_ZERO = np.float32(0.0)
+
+
+class GoalMap(NamedTuple):
+    """What N agents know of their goals, in addition to `MapState`."""
+
+    hits: Any
+    """i32 [N, CELLS]: pixels of the goal's category seen in each cell."""
+    counters: Any
+    """i32 [N, 4]: number of goal cells; horizontal distance of the nearest pixel of the goal, millimetres; kind
+    of the target; 1 where the agent has arrived at its goal, else 0."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> GoalMap:
+        """State of `n` agents before their first episode."""
+        hits, counters = (torch.zeros(n, k, dtype=torch.int32, device=device) for k in (CELLS, 4))
+        return cls(hits, counters)
+
+
+# Goal cells.
+
+
+@lean_function
+def clear_goals(lane, lanes, i, agents, goals_out):
+    """Forget the goals of agent i, and set its goal position to its own. The lanes share the cells."""
+    for cell in range(lane, CELLS, lanes):
+        goals_out.hits[i, cell] = np.int32(0)
+    for k in range(lane, 4, lanes):
+        goals_out.counters[i, k] = np.int32(0)
+    if lane == 0:
+        agents.goal[i, 0], agents.goal[i, 1] = _ZERO, _ZERO
+
+
+@lean_function
+def clear_nearest(i, goals_out):
+    """Forget the nearest pixel of the previous step."""
+    goals_out.counters[i, NEAREST] = _MOST_MM
+
+
+@lean_function
+def integrate_goals(lane, lanes, i, images, cameras, parameters, state, goals_out):
+    """Count the pixels of the goal in each cell. `images`: depth f32 [N, H, W] and mask u8 [N, H, W]."""
+    depth, mask = images
+    _, height, width = depth.shape
+    scale, camera_height = cameras.tan_half_hfov[i] / np.float32(width), cameras.position[i, 1] - cameras.ground[i, 1]
+    eye = camera_axes(cameras.heading[i], cameras.pitch[i]), scale, camera_height
+    x, z = cameras.position[i, 0], cameras.position[i, 2]
+    place, w = np.int32(lane), np.int32(width)
+    for _ in range(lane, height * width, lanes):
+        line, column = place // w, place % w
+        place += np.int32(lanes)
+        metres = depth[i, line, column]
+        if mask[i, line, column] == 0 or not (metres > _ZERO and metres < parameters.max_depth):
+            continue
+        _, dx, dz = pixel_point(i, line, column, depth, eye, parameters)
+        if abs(np.float32(height - 1 - 2 * line) * scale) <= _STEEPEST:
+            apart = np.int32(_PER_METRE * np.float32(math.sqrt(dx * dx + dz * dz)))
+            atomic_min(goals_out.counters, i, NEAREST, apart)
+        cell = cell_of(i, x + dx, z + dz, state.origin_and_resolution)
+        if cell >= 0 and atomic_add(goals_out.hits, i, cell, np.int32(1)) == HITS - np.int32(1):
+            atomic_add(goals_out.counters, i, GOAL_CELLS, np.int32(1))
+
+
+# Targets.
+
+
+@inline_function
+def _unexplored_around(i, cell, state):
+    """Number of the eight cells around a cell that are unexplored and hold no known obstacle."""
+    r, c, count = cell // np.int32(SIDE), cell % np.int32(SIDE), np.int32(0)
+    for nr in range(max(r - 1, 0), min(r + 2, SIDE)):
+        for nc in range(max(c - 1, 0), min(c + 2, SIDE)):
+            other = nr * SIDE + nc
+            if not (is_explored(state.explored[i, other]) or has_obstacle(state.occupancy[i, other])):
+                count += np.int32(1)
+    return count
+
+
+@inline_function
+def is_frontier(i, cell, kind, state):
+    """True where a cell is a frontier: explored, not traversed, without an obstacle, next to unexplored cells."""
+    explored, occupancy = state.explored[i, cell], state.occupancy[i, cell]
+    if not is_explored(explored) or is_traversed(explored) or has_obstacle(occupancy):
+        return False
+    if kind == OPEN_FRONTIER and is_near_obstacle(occupancy):
+        return False
+    return _unexplored_around(i, cell, state) >= (_SEVERAL if kind == OPEN_FRONTIER else _FEW)
+
+
+@inline_function
+def _is_target(i, cell, kind, state, goals):
+    """True where a cell is a target of a kind."""
+    if kind == OBJECT:
+        return goals.hits[i, cell] >= HITS
+    return is_frontier(i, cell, kind, state)
+
+
+@inline_function
+def first_kind(i, goals):
+    """Kind of the targets that are searched first."""
+    return OBJECT if goals.counters[i, GOAL_CELLS] > 0 else OPEN_FRONTIER
+
+
+@inline_function
+def has_target(i, state, goals):
+    """True where the kept path of agent i ends at a target, and no kind of targets is to be preferred now."""
+    kind, length = goals.counters[i, KIND], state.path_length[i]
+    if length == 0 or (kind != OBJECT and goals.counters[i, GOAL_CELLS] > 0):
+        return False
+    return _is_target(i, state.path[i, length - 1], kind, state, goals)
+
+
+@lean_function
+def add_targets(lane, lanes, i, row, kind, state, goals, search_out):
+    """Put all targets of a kind in the first worklist, with path cost 0. The lanes share the cells."""
+    for k in range(lane, CELLS, lanes):
+        cell = np.int32(k)
+        if _is_target(i, cell, kind, state, goals):
+            search_out.cost_to_go[row, cell] = np.int32(0)
+            place = atomic_add(search_out.counters, row, np.int32(0), np.int32(1))
+            search_out.worklist[row, place] = cell
+
+
+@inline_function
+def is_reached(row, here, kind, search):
+    """True where the search found a path from the agent's cell to a target; open frontiers must be reachable."""
+    return here >= 0 and search.cost_to_go[row, here] < (REACHABLE if kind == OPEN_FRONTIER else UNREACHED)
+
+
+@lean_function
+def give_up(i, goals_out, state_out):
+    """Record that there is no target."""
+    goals_out.counters[i, KIND], state_out.path_length[i] = NONE, np.int32(0)
+
+
+@lean_function
+def aim(i, row, agents, search, state, goals_out):
+    """Set the goal position of agent i to its target, a turn to the left if there is none; decide whether to stop."""
+    length, visible = state.path_length[i], goals_out.counters[i, NEAREST] < _STOP_MM
+    arrived = visible
+    if length > 0:
+        u, v, _, _, _, _ = locate(i, agents, state)
+        to_u, to_v = centre_of(state.path[i, length - 1])
+        size = state.origin_and_resolution[i, 2]
+        du, dv = (to_u - u) * size, (to_v - v) * size
+        fx, fz = forward(agents.heading[i])
+        distance = np.float32(math.sqrt(du * du + dv * dv))
+        agents.goal[i, 0] = distance
+        agents.goal[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
+        if goals_out.counters[i, KIND] == OBJECT and distance < _STOP_METRES:
+            left = state.cost_to_go[i, min(search.counters[row, 3], length - np.int32(1))]
+            arrived |= left < np.int32(2) * REACHABLE  # the goal's own cell may be an obstacle, no other
+    else:
+        agents.goal[i, 0], agents.goal[i, 1] = _ZERO, np.float32(math.pi / 2)
+    goals_out.counters[i, STOP] = np.int32(1 if arrived else 0)
+
+
+@lean_function
+def render_search_map(lane, lanes, i, row, agents, state, goals, search, ego_map_out):
+    """Render agent i's image with goal cells and frontiers in ego_map_out f32 [N, 1, PIXELS, PIXELS]."""
+    fx, fz = forward(agents.heading[i])
+    u, v, _, _, _, _ = locate(i, agents, state)
+    scale = pixel_scale(i, state)
+    for pixel in range(lane, PIXELS * PIXELS, lanes):
+        at_u, at_v = pixel_place(pixel, u, v, fx, fz, scale)
+        cell = cell_at(at_u, at_v)
+        value = cell_value(i, row, cell, state, search)
+        if cell >= 0:
+            if goals.hits[i, cell] >= HITS:
+                value = GOAL
+            elif is_frontier(i, cell, OPEN_FRONTIER, state):
+                value = FRONTIER
+        ego_map_out[i, 0, np.int32(pixel) // np.int32(PIXELS), np.int32(pixel) % np.int32(PIXELS)] = value

@@ -1,0 +1,225 @@
+"""Mapper of agents that search for an object: the map of `mapper`, goal cells, and the path to the nearest target.
+
+Data flow of one update: integrate -> inflate -> count goal pixels -> plan to the nearest target -> waypoint ->
+egocentric map. `search` defines goal cells and targets.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numba import prange
+
+from batchnav.errors import ConfigError
+from batchnav.mapping.config import MapConfig
+from batchnav.mapping.mapper import (
+    BLOCK,
+    REGISTERS,
+    MappedBodies,
+    MappedBodyConfig,
+    Mapper,
+    arrive,
+    begin_map,
+    integrate_map,
+    point_out,
+)
+from batchnav.mapping.path import check_path, extract_path, find_position, is_kept, is_scanning, locate
+from batchnav.mapping.search import (
+    ANY_FRONTIER,
+    KIND,
+    STOP,
+    GoalMap,
+    add_targets,
+    aim,
+    clear_goals,
+    clear_nearest,
+    first_kind,
+    give_up,
+    has_target,
+    integrate_goals,
+    is_reached,
+    render_search_map,
+)
+from batchnav.mapping.shortest_path import UNREACHED, clear_search, spread
+from batchnav.mapping.state import MapCameras
+from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
+from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.synchronization import sync_lanes
+from batchnav.sensors.sensor import Cameras
+
+
+class SearchMapper(Mapper):
+    """Maps and waypoints of N agents that search for an object, from depth images and masks of the goal's pixels.
+
+    Args:
+        max_depth: depths from here on are ignored, metres.
+        config: settings of the map. ConfigError for occupancy anticipation.
+        body: height, longest step and widest turn of the agents.
+        bodies: poses, episodes and collisions of the agents; live tensors.
+        max_climb: height of the highest step that the agents climb, metres.
+        with_ego_map: True to render the egocentric map.
+    """
+
+    def __init__(
+        self,
+        max_depth: float,
+        config: MapConfig,
+        body: MappedBodyConfig,
+        bodies: MappedBodies,
+        max_climb: float,
+        with_ego_map: bool = True,
+    ):
+        if config.anticipation:
+            raise ConfigError(
+                f"anticipation: found {config.anticipation!r} with a search for objects, expected '' (no predictor)"
+            )
+        super().__init__(max_depth, config, body, bodies, None, max_climb, with_ego_map)
+        self.goal_map = GoalMap.empty(len(bodies.heading), bodies.heading.device)
+        self._mask = torch.zeros(0)
+
+    @property
+    def arrived(self) -> torch.Tensor:
+        """i32 [N]: 1 where the agent is next to a goal that it has seen."""
+        return self.goal_map.counters[:, STOP]
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """Live tensors to save for resuming, by name."""
+        return super().state | {f"map_{name}": tensor for name, tensor in self.goal_map._asdict().items()}
+
+    def search(self, depth: torch.Tensor, mask: torch.Tensor, cameras: Cameras) -> None:
+        """Integrate depth f32 [N, H, W], metres, and goal masks u8 [N, H, W], and plan. Call once per observation."""
+        self._mask = mask
+        self.update(depth, cameras)
+
+    def _bind(self, depth: torch.Tensor, cameras: Cameras) -> Callable[[torch.Tensor], None]:
+        """The map kernel with all arguments bound except the depth images."""
+        position, heading, pitch, tan_half_hfov = map(view, cameras.poses[1:])
+        images = MapCameras(position, heading, pitch, tan_half_hfov, self._agents.position)
+        agents, parameters, mask = self._agents, self._parameters, view(self._mask)
+        written = view(self._search), view(self.map_state), view(self.goal_map), view(self.waypoint), view(self.ego_map)
+        if not depth.is_cuda:
+            return lambda depth: search_cpu(depth.numpy(), mask, images, agents, parameters, *written)
+        kernel = BoundKernel(
+            search_cuda, (self._searches, 1, 1), view(depth), mask, images, agents, parameters, *written, block=BLOCK
+        )
+
+        def run(depth: torch.Tensor) -> None:
+            kernel.change(0, depth.data_ptr())
+            kernel()
+
+        return run
+
+
+# Phases of one agent's update. The lanes share the work of a phase.
+
+
+@inline_function
+def _begin(worker, i, cameras, agents, parameters, state_out, goals_out):
+    """Start a new map where an episode began."""
+    lane, lanes, _ = worker
+    if state_out.episode[i] != agents.episode[i]:
+        clear_goals(lane, lanes, i, agents, goals_out)
+    begin_map(worker, i, cameras, agents, parameters, state_out)
+    if lane == 0:
+        clear_nearest(i, goals_out)
+    sync_lanes()
+
+
+@inline_function
+def _plan(worker, i, agents, search_out, state_out, goals_out):
+    """Keep the path where it is still the shortest to a target, else search the nearest target of the best kind."""
+    lane, lanes, row = worker
+    if lane == 0:
+        arrive(i, row, agents, state_out, search_out)
+    sync_lanes()
+    find_position(lane, lanes, i, row, agents, state_out, search_out)
+    sync_lanes()
+    check_path(lane, lanes, i, row, state_out, search_out)
+    sync_lanes()
+    here = locate(i, agents, state_out)[4]
+    kind = first_kind(i, goals_out)
+    kept = is_kept(row, search_out) and has_target(i, state_out, goals_out)
+    searching = not (is_scanning(i, state_out) or kept)
+    sync_lanes()
+    while searching:
+        clear_search(lane, lanes, row, search_out)
+        sync_lanes()
+        if here >= 0:
+            add_targets(lane, lanes, i, row, kind, state_out, goals_out, search_out)
+        sync_lanes()
+        spread(lane, lanes, i, row, here, UNREACHED, state_out, search_out)
+        reached = is_reached(row, here, kind, search_out)
+        if lane == 0:
+            _keep(i, row, here, reached, kind, search_out, state_out, goals_out)
+        searching = not reached and kind < ANY_FRONTIER
+        kind += np.int32(1)
+        sync_lanes()
+
+
+@lean_function
+def _keep(i, row, here, reached, kind, search_out, state_out, goals_out):
+    """Store the path to the target that a search reached, or none."""
+    if reached:
+        extract_path(i, row, here, search_out, state_out)
+        goals_out.counters[i, KIND] = kind
+    else:
+        give_up(i, goals_out, state_out)
+
+
+@inline_function
+def _observe(worker, i, agents, search_out, state_out, goals_out, waypoint_out, ego_map_out):
+    """Write goal position, waypoint and, if enabled, the egocentric map."""
+    lane, lanes, row = worker
+    if lane == 0:
+        aim(i, row, agents, search_out, state_out, goals_out)
+    sync_lanes()
+    point_out(worker, i, agents, len(ego_map_out) > 0, search_out, state_out, waypoint_out)
+    if len(ego_map_out) > 0:
+        sync_lanes()
+        render_search_map(lane, lanes, i, row, agents, state_out, goals_out, search_out, ego_map_out)
+
+
+@lean_function
+def search_one(i, worker, images, seen, search_out, state_out, goals_out, waypoint_out, ego_map_out):
+    """One update of agent i.
+
+    `worker`: lane, number of lanes, and row of the search buffers. `images`: depth and mask. `seen`: cameras, agents
+    and parameters.
+    """
+    lane, lanes, _ = worker
+    cameras, agents, parameters = seen
+    _begin(worker, i, cameras, agents, parameters, state_out, goals_out)
+    integrate_map(worker, i, images[0], cameras, agents, parameters, search_out, state_out)
+    integrate_goals(lane, lanes, i, images, cameras, parameters, state_out, goals_out)
+    sync_lanes()
+    _plan(worker, i, agents, search_out, state_out, goals_out)
+    _observe(worker, i, agents, search_out, state_out, goals_out, waypoint_out, ego_map_out)
+
+
+# All agents.
+
+
+@cpu_kernel
+def search_cpu(depth, mask, cameras, agents, parameters, search_out, state_out, goals_out, waypoint_out, ego_map_out):
+    """One update of every agent; the rows of the search buffers share them."""
+    n, parts = np.int64(len(waypoint_out)), np.int64(len(search_out.counters))
+    for part in prange(parts):
+        row = np.int64(part)
+        for i in range(row * n // parts, (row + 1) * n // parts):
+            images, seen = (depth, mask), (cameras, agents, parameters)
+            search_one(i, (0, 1, row), images, seen, search_out, state_out, goals_out, waypoint_out, ego_map_out)
+
+
+@functools.partial(cuda_kernel, max_registers=REGISTERS)
+def search_cuda(depth, mask, cameras, agents, parameters, search_out, state_out, goals_out, waypoint_out, ego_map_out):
+    """One update of every agent; each block works for one agent at a time."""
+    worker = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x
+    for i in range(cuda.blockIdx.x, len(waypoint_out), cuda.gridDim.x):
+        images, seen = (depth, mask), (cameras, agents, parameters)
+        search_one(i, worker, images, seen, search_out, state_out, goals_out, waypoint_out, ego_map_out)
+        sync_lanes()

@@ -1,0 +1,172 @@
+"""Search for objects on the agent's own map: goal cells, frontiers, targets, and the agent that walks to them."""
+
+import dataclasses
+
+import numba as nb
+import numpy as np
+import pytest
+import torch
+from map_helpers import reference_layers
+
+from batchnav.agents.registry import agent_config, make_reference_agent
+from batchnav.data.scenes import find_scene
+from batchnav.envs.config import PRESETS, with_options
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ConfigError
+from batchnav.mapping import reference, search_reference
+from batchnav.mapping.mapper import MappingParameters
+from batchnav.mapping.search import KIND, GoalMap
+from batchnav.mapping.search_mapper import search_cuda
+from batchnav.mapping.shortest_path import SearchBuffers
+from batchnav.mapping.state import SIDE, Agents, MapCameras, MapState
+from batchnav.sim.bodies import FORWARD, STOP
+
+N = 4
+HOUSE = "house:100003"
+BORDER = 0.02
+"""Fraction of the goal's pixels that float32 and float64 may assign to different cells."""
+
+
+@pytest.fixture(scope="module")
+def house():
+    return find_scene(HOUSE, appearance=True)
+
+
+def searching(scene, device="cpu", n=N, **options):
+    """An environment of the map searcher, and the agent."""
+    config = with_options(agent_config("map_searcher", PRESETS["objectnav_houses"]), options)
+    env = NavEnv([scene], n, device, task="objectnav", config=config, seed=3)
+    return env, make_reference_agent("map_searcher", env)
+
+
+def reference_maps(env):
+    parameters, bodies = env.mapper._parameters, env.sim.bodies
+    body = reference.Body(*map(float, parameters[:5]))
+    position, heading = bodies.position.cpu().numpy(), bodies.heading.cpu().numpy()
+    return [
+        reference.ReferenceMap(position[i], float(heading[i]), position[i, [0, 2]], body) for i in range(len(heading))
+    ]
+
+
+def seen_hits(env, maps, i):
+    """Pixels of agent i's goal in the cells of its map, of the current images, by the reference."""
+    cameras, goal = env.frame.cameras(""), env.bank.appearance.goal
+    triangle = env.frame.triangle("", semantic=True)[i]
+    mask = (triangle >= 0) & (goal[triangle.clamp(min=0).long()] == env.task.goal_category[i] + 1)
+    depth = env.frame.depth("", semantic=True)[i].cpu().numpy()
+    values = (float(values[i]) for values in (cameras.heading, cameras.pitch, cameras.tan_half_hfov))
+    camera = reference.Camera(cameras.position[i].cpu().numpy(), *values)
+    ground = float(env.sim.bodies.position[i, 1])
+    return search_reference.goal_hits(maps[i], depth, mask.cpu().numpy(), camera, ground)
+
+
+def test_frontiers_of_a_half_explored_plane():
+    layers = reference.Layers.empty()
+    layers.explored[:, :100] = True
+    layers.obstacle[50, 100] = True
+    layers.inflate()
+    found = search_reference.frontiers(layers, is_open=True)
+    rows = np.flatnonzero(found[:, 99])
+    assert not found[:, :99].any() and not found[:, 100:].any()
+    assert set(range(SIDE)) - set(rows.tolist()) == {49, 50, 51}, "cells next to the obstacle are inflated"
+    assert search_reference.frontiers(layers, is_open=False)[:, 99].all()
+    layers.traversed[10, 99] = True
+    assert not search_reference.frontiers(layers, is_open=False)[10, 99]
+
+
+def test_goals_come_before_frontiers_and_frontiers_behind_walls_come_last():
+    layers, hits = reference.Layers.empty(), np.zeros((SIDE, SIDE), int)
+    layers.explored[:, :100] = True
+    straight = 2 * reference.FREE * 5 * reference.UNITS
+    assert search_reference.nearest_target(layers, hits, (50, 90)) == (2, 9 * straight)
+    hits[50, 60] = search_reference.HITS
+    assert search_reference.nearest_target(layers, hits, (50, 90)) == (1, 30 * straight)
+    hits[50, 60] -= 1
+    layers.obstacle[:, 97:100] = True
+    layers.inflate()
+    layers.explored[:, 100] = True
+    kind, cost = search_reference.nearest_target(layers, hits, (50, 90))
+    assert kind == 3 and cost > search_reference.REACHABLE
+    assert search_reference.nearest_target(reference.Layers.empty(), hits, (50, 90))[0] == 0
+
+
+def test_targets_agree_with_the_reference(house, device):
+    env, agent = searching(house, device, look_around=False)
+    observation, _ = env.reset()
+    maps, hits = reference_maps(env), np.zeros((N, SIDE, SIDE), int)
+    start, kinds = torch.ones(N, dtype=torch.bool, device=env.device), set()
+    for step in range(40):
+        for i in range(N):
+            hits[i] += seen_hits(env, maps, i)
+        if step % 8 == 7:
+            before = env.mapper.goal_map.hits.clone()
+            env.mapper.map_state.path_length.zero_()
+            env.observe()
+            state, counters = env.mapper.map_state, env.mapper.goal_map.counters
+            for i in range(N):
+                own = env.mapper.goal_map.hits[i].view(SIDE, SIDE).cpu().numpy()
+                counted = before[i].view(SIDE, SIDE).cpu().numpy()
+                assert np.abs(counted - hits[i]).sum() <= max(2 * BORDER * hits[i].sum(), 4)
+                place = maps[i].place(env.sim.bodies.position[i, [0, 2]].cpu().numpy())
+                here = int(place[1]), int(place[0])
+                kind, cost = search_reference.nearest_target(reference_layers(state.layers, i), own, here)
+                assert int(counters[i, KIND]) == kind
+                assert kind == 0 or int(state.cost_to_go[i, 0]) == cost
+                kinds.add(kind)
+                hits[i] = own  # the images were counted twice
+        action = agent.act(observation, start)
+        observation, *_ = env.step(torch.where(action == STOP, FORWARD, action))
+    assert {1, 2} <= kinds
+
+
+def test_map_searcher_finds_most_goals(house):
+    env, agent = searching(house, n=8)
+    observation, _ = env.reset()
+    agent.reset(8)
+    start, ended = torch.ones(8, dtype=torch.bool), []
+    for _ in range(150):
+        observation, _, terminated, truncated, info = env.step(agent.act(observation, start))
+        start = terminated | truncated
+        ended += info["episode"]["success"][start].tolist()
+    assert len(ended) >= 8 and np.mean(ended) >= 0.75
+
+
+def test_ego_map_shows_goals_and_frontiers(house):
+    config = dataclasses.replace(PRESETS["objectnav_houses"], sensors=("depth", "ego_map", "waypoint"))
+    env = NavEnv([house], N, "cpu", task="objectnav", config=config)
+    agent = make_reference_agent("map_searcher", env)
+    observation, _ = env.reset()
+    start, shown = torch.zeros(N, dtype=torch.bool), set()
+    for _ in range(60):
+        shown |= set((observation["ego_map"] * 10).int().unique().tolist())
+        observation, *_ = env.step(agent.act(observation, start))
+    assert {0, 1, 2, 3, 4, 5, 6, 7} <= shown
+
+
+def test_anticipation_is_refused(house):
+    with pytest.raises(ConfigError, match="anticipation: found 'occupancy' with a search for objects"):
+        searching(house, anticipation="occupancy")
+
+
+def test_the_kernel_compiles_for_the_gpu(compile_ptx):
+    def array(kind, dimensions):
+        return nb.Array(kind, dimensions, "C")
+
+    def fields(kind, *arrays):
+        return nb.NamedTuple(arrays, kind)
+
+    f32, i32, u8 = nb.float32, nb.int32, nb.uint8
+    vectors, scalars, grids = array(f32, 2), array(f32, 1), array(i32, 2)
+    state = fields(
+        MapState, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, vectors,
+        scalars, *[array(i32, 1)] * 3, array(u8, 2),
+    )  # fmt: skip
+    ptx = compile_ptx(
+        search_cuda, array(f32, 3), array(u8, 3), fields(MapCameras, vectors, *[scalars] * 3, vectors),
+        fields(Agents, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(MappingParameters, *[f32] * 6),
+        fields(SearchBuffers, *[grids] * 4), state, fields(GoalMap, grids, grids), vectors, array(f32, 4),
+    )  # fmt: skip
+    assert all(word in ptx for word in ("global.min.s32", "atom.global.or.b32", "atom.global.add.u32", "bar.sync"))
+    assert not any(
+        "f64" in line.split("\t")[1] for line in ptx.splitlines() if line.startswith("\t") and "\t" in line[1:]
+    )
