@@ -171,6 +171,15 @@ class Task(Protocol):
     no_episode_message: str
     """Error text for a scene in which no episode can be sampled."""
 
+    @property
+    def nearest_target(self) -> torch.Tensor | None:
+        """`target`, or the nearest of several destinations at the last `update_nearest_target`: f32 [N, 3]."""
+        ...
+
+    def update_nearest_target(self) -> None:
+        """Find the destinations that are nearest to the agents' current positions."""
+        ...
+
     def advance(self, actions: torch.Tensor) -> None:
         """Move every body, flag the episodes that end, and record the transition for `score`.
 

@@ -150,7 +150,7 @@ class ShortestPathAgent:
 
     @torch.inference_mode(False)
     def __init__(self, env: NavEnv, radius: float | None = None):
-        target, scratch = env.task.target, env.sim.search_scratch(env.num_envs)
+        self.task, target, scratch = env.task, env.task.nearest_target, env.sim.search_scratch(env.num_envs)
         assert target is not None  # `Task.reference_agents` names this agent only where the task has a target
         self.follower = PathFollower(env, target, env.task.target_radius if radius is None else radius, scratch)
 
@@ -161,5 +161,6 @@ class ShortestPathAgent:
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """Actions i64 [N]; valid until the next call."""
         self.follower.turns.masked_fill_(episode_start.unsqueeze(1), 0)
+        self.task.update_nearest_target()
         self.follower.step()
         return self.follower.actions

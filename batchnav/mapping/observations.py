@@ -70,8 +70,7 @@ class MapObservation(ObservationSource):
         goal = frozenset({"relative_goal"})
         self.requires = Requirements(MAIN, max_depth=depth.max_depth, pose=True, map=True, goal=goal)
         if mask is not None:
-            changes = {"max_depth": depth.max_depth, "pose": True, "map": True}
-            self.requires = mask.requires._replace(camera=MAIN, **changes)
+            self.requires = mask.requires._replace(camera=MAIN, max_depth=depth.max_depth, pose=True, map=True)
         self._measured = MeasuredDepth(depth, semantic=self.requires.semantic)
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:

@@ -47,12 +47,9 @@ GOAL_CELLS, NEAREST, KIND, STOP = np.int32(0), np.int32(1), np.int32(2), np.int3
 REACHABLE = OCCUPIED_COST * STRAIGHT
 """Path cost from which on a frontier away from obstacles counts as unreachable: the path crosses an obstacle. Other
 frontiers may lie behind obstacles, since cells can be too coarse for a narrow passage."""
-_STOP_MM, _STOP_METRES = np.int32(900), np.float32(0.5)
+_STOP_MM, _STOP_METRES = np.int32(950), np.float32(0.5)
 """Distances at which the agent stops: of a pixel of the goal, millimetres, and of a goal cell to which its path is
-free, metres."""
-_STEEPEST = np.float32(0.75)
-"""Tangent of half the vertical field of view of the images that decide about view points (320x240, 90 degrees): pixels
-above or below do not stop the agent."""
+free, metres. View points are at most 1 m from the object, and low objects are not visible from close by."""
 _MOST_MM, _PER_METRE = np.int32(2**30), np.float32(1000.0)
 _FEW, _SEVERAL = np.int32(1), np.int32(2)
 _ZERO = np.float32(0.0)
@@ -78,14 +75,14 @@ class GoalMap(NamedTuple):
 
 
 @lean_function
-def clear_goals(lane, lanes, i, agents, goals_out):
+def clear_goals(lane, lanes, i, agents_out, goals_out):
     """Forget the goals of agent i, and set its goal position to its own. The lanes share the cells."""
     for cell in range(lane, CELLS, lanes):
         goals_out.hits[i, cell] = np.int32(0)
     for k in range(lane, 4, lanes):
         goals_out.counters[i, k] = np.int32(0)
     if lane == 0:
-        agents.goal[i, 0], agents.goal[i, 1] = _ZERO, _ZERO
+        agents_out.goal[i, 0], agents_out.goal[i, 1] = _ZERO, _ZERO
 
 
 @lean_function
@@ -95,7 +92,7 @@ def clear_nearest(i, goals_out):
 
 
 @lean_function
-def integrate_goals(lane, lanes, i, images, cameras, parameters, state, goals_out):
+def integrate_goals(lane, lanes, i, images, cameras, state, parameters, goals_out):
     """Count the pixels of the goal in each cell. `images`: depth f32 [N, H, W] and mask u8 [N, H, W]."""
     depth, mask = images
     _, height, width = depth.shape
@@ -110,9 +107,8 @@ def integrate_goals(lane, lanes, i, images, cameras, parameters, state, goals_ou
         if mask[i, line, column] == 0 or not (metres > _ZERO and metres < parameters.max_depth):
             continue
         _, dx, dz = pixel_point(i, line, column, depth, eye, parameters)
-        if abs(np.float32(height - 1 - 2 * line) * scale) <= _STEEPEST:
-            apart = np.int32(_PER_METRE * np.float32(math.sqrt(dx * dx + dz * dz)))
-            atomic_min(goals_out.counters, i, NEAREST, apart)
+        apart = np.int32(_PER_METRE * np.float32(math.sqrt(dx * dx + dz * dz)))
+        atomic_min(goals_out.counters, i, NEAREST, apart)
         cell = cell_of(i, x + dx, z + dz, state.origin_and_resolution)
         if cell >= 0 and atomic_add(goals_out.hits, i, cell, np.int32(1)) == HITS - np.int32(1):
             atomic_add(goals_out.counters, i, GOAL_CELLS, np.int32(1))
@@ -191,24 +187,24 @@ def give_up(i, goals_out, state_out):
 
 
 @lean_function
-def aim(i, row, agents, search, state, goals_out):
+def aim(i, row, search, state, agents_out, goals_out):
     """Set the goal position of agent i to its target, a turn to the left if there is none; decide whether to stop."""
     length, visible = state.path_length[i], goals_out.counters[i, NEAREST] < _STOP_MM
     arrived = visible
     if length > 0:
-        u, v, _, _, _, _ = locate(i, agents, state)
+        u, v, _, _, _, _ = locate(i, agents_out, state)
         to_u, to_v = centre_of(state.path[i, length - 1])
         size = state.origin_and_resolution[i, 2]
         du, dv = (to_u - u) * size, (to_v - v) * size
-        fx, fz = forward(agents.heading[i])
+        fx, fz = forward(agents_out.heading[i])
         distance = np.float32(math.sqrt(du * du + dv * dv))
-        agents.goal[i, 0] = distance
-        agents.goal[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
+        agents_out.goal[i, 0] = distance
+        agents_out.goal[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
         if goals_out.counters[i, KIND] == OBJECT and distance < _STOP_METRES:
             left = state.cost_to_go[i, min(search.counters[row, 3], length - np.int32(1))]
             arrived |= left < np.int32(2) * REACHABLE  # the goal's own cell may be an obstacle, no other
     else:
-        agents.goal[i, 0], agents.goal[i, 1] = _ZERO, np.float32(math.pi / 2)
+        agents_out.goal[i, 0], agents_out.goal[i, 1] = _ZERO, np.float32(math.pi / 2)
     goals_out.counters[i, STOP] = np.int32(1 if arrived else 0)
 
 

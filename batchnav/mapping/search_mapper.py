@@ -119,12 +119,12 @@ class SearchMapper(Mapper):
 
 
 @inline_function
-def _begin(worker, i, cameras, agents, parameters, state_out, goals_out):
+def _begin(worker, i, cameras, parameters, agents_out, state_out, goals_out):
     """Start a new map where an episode began."""
     lane, lanes, _ = worker
-    if state_out.episode[i] != agents.episode[i]:
-        clear_goals(lane, lanes, i, agents, goals_out)
-    begin_map(worker, i, cameras, agents, parameters, state_out)
+    if state_out.episode[i] != agents_out.episode[i]:
+        clear_goals(lane, lanes, i, agents_out, goals_out)
+    begin_map(worker, i, cameras, agents_out, parameters, state_out)
     if lane == 0:
         clear_nearest(i, goals_out)
     sync_lanes()
@@ -172,16 +172,16 @@ def _keep(i, row, here, reached, kind, search_out, state_out, goals_out):
 
 
 @inline_function
-def _observe(worker, i, agents, search_out, state_out, goals_out, waypoint_out, ego_map_out):
+def _observe(worker, i, agents_out, search_out, state_out, goals_out, waypoint_out, ego_map_out):
     """Write goal position, waypoint and, if enabled, the egocentric map."""
     lane, lanes, row = worker
     if lane == 0:
-        aim(i, row, agents, search_out, state_out, goals_out)
+        aim(i, row, search_out, state_out, agents_out, goals_out)
     sync_lanes()
-    point_out(worker, i, agents, len(ego_map_out) > 0, search_out, state_out, waypoint_out)
+    point_out(worker, i, agents_out, len(ego_map_out) > 0, search_out, state_out, waypoint_out)
     if len(ego_map_out) > 0:
         sync_lanes()
-        render_search_map(lane, lanes, i, row, agents, state_out, goals_out, search_out, ego_map_out)
+        render_search_map(lane, lanes, i, row, agents_out, state_out, goals_out, search_out, ego_map_out)
 
 
 @lean_function
@@ -193,9 +193,9 @@ def search_one(i, worker, images, seen, search_out, state_out, goals_out, waypoi
     """
     lane, lanes, _ = worker
     cameras, agents, parameters = seen
-    _begin(worker, i, cameras, agents, parameters, state_out, goals_out)
+    _begin(worker, i, cameras, parameters, agents, state_out, goals_out)
     integrate_map(worker, i, images[0], cameras, agents, parameters, search_out, state_out)
-    integrate_goals(lane, lanes, i, images, cameras, parameters, state_out, goals_out)
+    integrate_goals(lane, lanes, i, images, cameras, state_out, parameters, goals_out)
     sync_lanes()
     _plan(worker, i, agents, search_out, state_out, goals_out)
     _observe(worker, i, agents, search_out, state_out, goals_out, waypoint_out, ego_map_out)

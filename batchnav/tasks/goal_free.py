@@ -262,6 +262,14 @@ class ProgressTask:
         """None: agents observe nothing of the task."""
         return ()
 
+    @property
+    def nearest_target(self) -> torch.Tensor | None:
+        """`target`: there is one for the whole episode."""
+        return self.target
+
+    def update_nearest_target(self) -> None:
+        """Do nothing: `nearest_target` does not change within an episode."""
+
     @staticmethod
     def goal_categories(config: Any) -> tuple[str, ...] | None:
         """None: the scenes need no goals."""

@@ -128,6 +128,14 @@ class GoalTask:
         self.target_radius = config.success_distance
         self._bind()
 
+    @property
+    def nearest_target(self) -> torch.Tensor | None:
+        """`target`: there is one for the whole episode."""
+        return self.target
+
+    def update_nearest_target(self) -> None:
+        """Do nothing: `nearest_target` does not change within an episode."""
+
     @staticmethod
     def sources(config: Any) -> tuple[ObservationSource, ...]:
         """No observations. A subclass returns what agents observe of the goal."""

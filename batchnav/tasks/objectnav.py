@@ -24,7 +24,7 @@ from batchnav.tasks.episode_sampling import SAMPLING_BLOCK, EpisodeTable, sampli
 from batchnav.tasks.goal_kernels import ADVANCE
 from batchnav.tasks.goal_state import METRIC_SPECS
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
-from batchnav.tasks.objectnav_kernels import BEGIN, SAMPLE, SCORE, ObjectMetrics, ObjectParameters
+from batchnav.tasks.objectnav_kernels import AIM, BEGIN, SAMPLE, SCORE, ObjectMetrics, ObjectParameters
 from batchnav.tasks.steps import bind, bind_advance, bind_begin
 from batchnav.types import Metric
 
@@ -127,6 +127,15 @@ class ObjectNav(GoalTask):
         """Begin the episodes that are due, or those of all agents; queue these agents."""
         self._begin(all_agents)
 
+    @property
+    def nearest_target(self) -> torch.Tensor:
+        """f32 [N, 3]: the view point nearest to each agent at the last `update_nearest_target`."""
+        return self._nearest
+
+    def update_nearest_target(self) -> None:
+        """Find the nearest view points from the agents' current positions."""
+        self._aim()
+
     def _bind(self) -> None:
         """Bind the kernels to their arguments; only the actions change between steps."""
         self.check_table()
@@ -148,6 +157,9 @@ class ObjectNav(GoalTask):
             sim, self.sample_kernels, (nav, bodies, queue, sampling, table, parameters),
             (next_episode, sim.error_flags), sampling_scratch, threads=sampling_threads(n), block=SAMPLING_BLOCK,
         )  # fmt: skip
+
+        self._nearest = torch.zeros(n, 3, device=sim.device)
+        self._aim = bind(sim, AIM, (nav, bodies, state, parameters), (view(self._nearest),), scratch)
 
     def _parameters(self) -> Any:
         """Kernel arguments of configuration and goals."""

@@ -155,6 +155,17 @@ def score_one(i, nav, bodies, transition, parameters, scratch, row, state_out, m
 
 
 @lean_function
+def aim_one(i, nav, bodies, state, parameters, scratch, row, target_out):
+    """Write the view point of the agent's goal that is nearest to the agent; without one the target stays."""
+    scene = bodies.scene[i]
+    goal = goal_row(parameters, scene, state.category[i])
+    _, nearest = nearest_view_point(nav, scene, goal, point_at(i, bodies.position), parameters, scratch, row)
+    if nearest >= 0:
+        place, _ = place_at(parameters, nearest)
+        keep_point(i, place, target_out)
+
+
+@lean_function
 def begin_one(i, next_episode, parameters, bodies_out, state_out):
     """Begin the episode that was sampled ahead."""
     begin_episode(i, next_episode, bodies_out)
@@ -291,6 +302,16 @@ def score_cpu(nav, bodies, transition, parameters, chunks, scratch, state_out, m
 
 
 @cpu_kernel
+def aim_cpu(nav, bodies, state, parameters, chunks, scratch, target_out):
+    """`aim_one` of every agent."""
+    n = target_out.shape[0]
+    for chunk in prange(chunks):
+        row = np.int64(chunk)
+        for i in range(row * n // chunks, (row + 1) * n // chunks):
+            aim_one(i, nav, bodies, state, parameters, scratch, row, target_out)
+
+
+@cpu_kernel
 def begin_cpu(all_agents, next_episode, parameters, bodies_out, state_out, queue_out, relative_goal_out):
     """Begin the episodes that are due, and queue their agents for sampling."""
     n = relative_goal_out.shape[0]
@@ -318,6 +339,14 @@ def score_cuda(nav, bodies, transition, parameters, scratch, state_out, metrics_
     i = cuda.grid(1)
     if i < reward_out.shape[0]:
         score_one(i, nav, bodies, transition, parameters, scratch, i, state_out, metrics_out, reward_out)
+
+
+@exact_cuda_kernel
+def aim_cuda(nav, bodies, state, parameters, scratch, target_out):
+    """`aim_one` of every agent."""
+    i = cuda.grid(1)
+    if i < target_out.shape[0]:
+        aim_one(i, nav, bodies, state, parameters, scratch, i, target_out)
 
 
 @exact_cuda_kernel
@@ -366,4 +395,5 @@ def sample_cuda(nav, bodies, queued, sampling, table, parameters, scratch, next_
 
 
 SCORE, BEGIN, SAMPLE = (score_cpu, score_cuda), (begin_cpu, begin_cuda), (sample_cpu, sample_cuda)
+AIM = aim_cpu, aim_cuda
 """Kernels in their CPU and CUDA forms."""

@@ -267,7 +267,9 @@ def test_specs_and_errors(house):
     env = NavEnv([house], 2, "cpu", sensors=SENSORS)
     assert env.specs == specs_of(NavConfig(sensors=SENSORS))
     assert env.single_observation_space["ego_map"].shape == MAP_SPECS["ego_map"].shape
-    with pytest.raises(ConfigError, match="'waypoint', expected it only with the task pointnav and gps_compass=True"):
+    with pytest.raises(
+        ConfigError, match="'waypoint', expected it only with the task objectnav, or pointnav and gps_compass=True"
+    ):
         NavEnv([house], 2, "cpu", task="explore", sensors=("waypoint",))
     with pytest.raises(ConfigError, match="'waypoint', expected it"):
         NavEnv([house], 2, "cpu", sensors=("waypoint",), gps_compass=False)

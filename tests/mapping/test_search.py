@@ -2,11 +2,11 @@
 
 import dataclasses
 
-import numba as nb
 import numpy as np
 import pytest
 import torch
 from map_helpers import reference_layers
+from numba import types as nb
 
 from batchnav.agents.registry import agent_config, make_reference_agent
 from batchnav.data.scenes import find_scene
