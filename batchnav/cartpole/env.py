@@ -16,7 +16,7 @@ from batchnav.cartpole.episodes import EpisodeInfo
 from batchnav.cartpole.physics import MAX_ANGLE, MAX_POSITION, WINDOW
 from batchnav.cartpole.step import MAX_BLOCK, restart_cpu, restart_cuda, step_cpu, step_cuda, step_few
 from batchnav.errors import ArgumentError, CheckpointError
-from batchnav.runtime.checks import check_int, check_open, check_seed, refuse_copies
+from batchnav.runtime.checks import Seeds, check_int, check_open, check_seed, common_seed, refuse_copies
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import check_tensor, host_flag, view
 from batchnav.runtime.kernels.launch import BoundKernel, launch
@@ -99,9 +99,10 @@ class CartPoleEnv(VectorEnv):
         actions = view(torch.zeros(self.num_envs, dtype=action_type, device=self.device))
         return BoundKernel(step_cuda, self.num_envs, actions, 0, self.kernel_carts, block=self.block, overlap=True)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[torch.Tensor, Mapping]:
+    def reset(self, *, seed: Seeds = None, options: dict | None = None) -> tuple[torch.Tensor, Mapping]:
         """Start new episodes: observation, info. A seed restarts the random sequence; without one it continues.
 
+        `seed`: an integer, or N consecutive ones as Gymnasium takes them, which count as the first of them.
         ArgumentError for options: all episodes begin together.
         """
         self.check_open()
@@ -109,11 +110,11 @@ class CartPoleEnv(VectorEnv):
             raise ArgumentError(
                 f"options: found {', '.join(map(str, options))}, expected none; reset begins all episodes"
             )
-        clock = self.carts.clock
+        clock, seed = self.carts.clock, common_seed(seed, self.num_envs)
         if seed is None:
             clock.add_(WINDOW).bitwise_and_(-WINDOW)  # the start of the next window, whose start states are unused
         else:
-            self.carts = self.carts._replace(seed=check_seed(seed))
+            self.carts = self.carts._replace(seed=seed)
             clock.zero_()
             self._bind()
         self._restart()

@@ -22,7 +22,15 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.mapper import Mapper
 from batchnav.mapping.observations import MAPPER
-from batchnav.runtime.checks import check_int, check_open, check_seed, current_argument, refuse_copies
+from batchnav.runtime.checks import (
+    Seeds,
+    check_int,
+    check_open,
+    check_seed,
+    common_seed,
+    current_argument,
+    refuse_copies,
+)
 from batchnav.runtime.conversion import as_actions, as_mask, to_output
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
@@ -151,16 +159,16 @@ class NavEnv(gym.vector.VectorEnv):
             for spec in self.specs
         }
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         """Begin new episodes for all agents; with a seed, the first episodes of that seed.
 
+        `seed`: an integer, or N consecutive ones as Gymnasium takes them, which count as the first of them.
         `options`: {"reset_mask": bool [N]} begins the next episode of these agents only.
         """
         check_open(self)
         if unknown := set(options or ()) - {"reset_mask"}:
             raise ArgumentError(f"options: found {shortened(min(unknown, key=str))}, expected 'reset_mask' alone")
+        seed = common_seed(seed, self.num_envs)
         if options:
             if seed is not None:
                 raise ArgumentError(
@@ -170,7 +178,7 @@ class NavEnv(gym.vector.VectorEnv):
             self._begin_next(as_mask(options["reset_mask"], self.num_envs, self.device))
             return self.observe(), {}
         if seed is not None:
-            self.sim.sampling.seed.fill_(check_seed(seed))
+            self.sim.sampling.seed.fill_(seed)
             self.sim.bodies.episode.fill_(-1)
             self._num_randomizations.zero_()
         self._randomize_materials()

@@ -19,6 +19,7 @@ from batchnav.envs.options import OPTION_NAMES
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym.frames import FrameRenderer
+from batchnav.runtime.checks import Seeds
 from batchnav.runtime.conversion import OUTPUTS, as_actions, to_output
 from batchnav.scene.appearance import FROM_FILES
 
@@ -43,7 +44,7 @@ class GymnasiumNav(NavEnv):
         self.render_mode = render_mode
         self._frames = FrameRenderer(self) if render_mode else None
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+    def reset(self, *, seed: Seeds = None, options: dict | None = None) -> tuple[Any, dict]:
         """Begin new episodes (see `NavEnv.reset`)."""
         result = super().reset(seed=seed, options=options)
         if self._frames:
@@ -95,7 +96,7 @@ class GymnasiumCartPole(CartPoleEnv):
         super().__init__(num_envs, device, secrets.randbits(63) if seed is None else seed)
         self._copy, self._output, self.render_mode = copy, output, render_mode
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+    def reset(self, *, seed: Seeds = None, options: dict | None = None) -> tuple[Any, dict]:
         """Begin new episodes. ArgumentError for options: there are none."""
         if options:
             raise ArgumentError(

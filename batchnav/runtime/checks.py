@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Sequence
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
@@ -24,6 +25,32 @@ def check_int(name: str, value: Any, low: int, high: int) -> int:
 def check_seed(seed: Any) -> int:
     """A seed: an integer from 0 to `MAX_SEED`. ArgumentError for anything else."""
     return check_int("seed", seed, 0, MAX_SEED)
+
+
+Seeds = int | Sequence[int | None] | None
+"""Argument `seed` of a vector environment's `reset`: Gymnasium also takes a seed per environment."""
+
+
+def common_seed(seed: Any, num_envs: int) -> int | None:
+    """The one seed of all environments; None to continue their random numbers.
+
+    Args:
+        seed: None, a seed, or `num_envs` of them as Gymnasium's vector environments take them: all None, or
+            consecutive ones, which Gymnasium makes of one seed. ArgumentError for anything else: environments have one
+            seed, and random numbers of their own by their index.
+        num_envs: number of environments.
+    """
+    seed = seed.tolist() if isinstance(seed, np.ndarray) else seed
+    if not isinstance(seed, (list, tuple)):
+        return None if seed is None else check_seed(seed)
+    seeds = [None if each is None else check_seed(each) for each in seed]
+    first = seeds[0] if seeds else None
+    if seeds != ([None] * num_envs if first is None else list(range(first, first + num_envs))):
+        raise ArgumentError(
+            f"seed: found {shortened(seeds)}, expected one integer, or {num_envs} consecutive ones; environments "
+            f"share a seed and differ by their index"
+        )
+    return first
 
 
 def check_number(name: str, value: Any, low: float, high: float) -> float:

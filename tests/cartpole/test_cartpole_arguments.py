@@ -38,6 +38,15 @@ def test_actions_need_not_be_contiguous():
     assert torch.equal(env.step(actions[:, 0])[0], other.step(torch.tensor([0, 1, 1]))[0])
 
 
+def test_a_seed_for_each_environment():
+    env, other = CartPoleEnv(3), CartPoleEnv(3)
+    for seed, same in (([7, 8, 9], 7), ([None] * 3, None)):
+        assert torch.equal(env.reset(seed=seed)[0], other.reset(seed=same)[0])
+    for seed in ([7, 8], [7, 9, 8], [7, None, None]):
+        with pytest.raises(ArgumentError, match=r"seed: found .*, expected one integer, or 3 consecutive ones"):
+            env.reset(seed=seed)
+
+
 @pytest.mark.parametrize("num_envs", [7, 1300])  # in one thread, and in several
 def test_actions_may_be_bytes(num_envs):
     env, other = CartPoleEnv(num_envs, seed=5), CartPoleEnv(num_envs, seed=5)

@@ -78,7 +78,7 @@ def test_numpys_integers_are_integers(bank):
     assert type(env.num_envs) is int and env.reset(seed=np.int32(3))[0]["depth"].shape[0] == 2
 
 
-@pytest.mark.parametrize("seed", [True, -1, 1.5, "a", 2**63, 2**64])
+@pytest.mark.parametrize("seed", [True, -1, 1.5, "a", 2**63, 2**64, [3], [4, 3], [3, None], [[3, 4]], [0.0, 1.0], []])
 def test_an_invalid_seed_changes_nothing(bank, seed):
     env = make(bank, seed=4)
     env.reset()
@@ -86,6 +86,14 @@ def test_an_invalid_seed_changes_nothing(bank, seed):
     with pytest.raises(ArgumentError, match="seed: found"):
         env.reset(seed=seed)
     assert all(torch.equal(value, before[name]) for name, value in env.state_dict().items())
+
+
+def test_consecutive_seeds_are_those_that_gymnasium_makes_of_one(bank):
+    """A seed per environment, as in Gymnasium's vector API; None for each environment continues the run."""
+    env, other = make(bank, num_envs=2, seed=4), make(bank, num_envs=2, seed=4)
+    for seed, same in (([7, 8], 7), (np.array([9, 10]), 9), ((5, 6), 5), ([None, None], None)):
+        found, expected = env.reset(seed=seed)[0], other.reset(seed=same)[0]
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("changed", [{"num_envs": 0}, {"seed": 2**64}, {"num_envs": -5}])
