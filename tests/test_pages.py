@@ -14,6 +14,7 @@ import tyro
 from batchnav.cli import anticipation, evaluate
 from batchnav.data.episodes.episode_file import load_episodes, save_episodes
 from batchnav.policy import ENCODERS
+from batchnav.tasks import TASKS
 from batchnav.training import start
 from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
 
@@ -55,7 +56,7 @@ def few(tmp_path_factory):
 @pytest.fixture
 def folder(few, tmp_path, monkeypatch):
     """Working folder like a fresh checkout: its data and programs, without files that are not tracked."""
-    known = dict(ENCODERS)
+    registries = [(registry, dict(registry)) for registry in (ENCODERS, TASKS)]
     for name in ("assets", "configs", "docs", "eval", "train"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / few.name).symlink_to(few)
@@ -64,8 +65,9 @@ def folder(few, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     yield tmp_path
-    ENCODERS.clear()  # pages add encoders
-    ENCODERS.update(known)
+    for registry, known in registries:  # pages add encoders and tasks
+        registry.clear()
+        registry.update(known)
 
 
 def play(page: Path, found: list[Block], folder: Path) -> None:

@@ -11,6 +11,8 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+OWN = {PROJECT["project"]["name"], "batchnav-policies"}
+"""Distributions of this repository, which extras may name; they have no pins."""
 PINS = [Requirement(line) for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()]
 UNSAFE = {"trimesh": "4.9", "torch": "2.5.1", "pillow": "11.2.1", "setuptools": "78.1.0", "python": "3.11.3"}
 """Versions with known vulnerabilities, which the bounds exclude."""
@@ -21,7 +23,7 @@ def required() -> list[Requirement]:
     extras = PROJECT["project"]["optional-dependencies"].values()
     names = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
     needs = [Requirement(line) for line in (*names, *(line for extra in extras for line in extra))]
-    return [need for need in needs if need.name != PROJECT["project"]["name"]]  # an extra may name another one
+    return [need for need in needs if need.name not in OWN]
 
 
 def test_every_pin_is_one_exact_version():

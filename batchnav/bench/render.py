@@ -166,7 +166,7 @@ def turning(
         for name, sensor in (sensors or {}).items()
     }
 
-    category = torch.arange(len(heading), device=heading.device) % len(HM3D)
+    category = torch.arange(len(heading), dtype=torch.int64, device=heading.device) % len(HM3D)
     goals = SimpleNamespace(goal_category=category)  # read by goal masks
 
     def run():

@@ -58,10 +58,10 @@ class PolicyStep(nn.Module):
         """Distribution, value and next state, from the inputs that `input_names` lists."""
         values = dict(zip(self.input_names, inputs, strict=True))
         observations = {name: values[name] for name in self._names}
-        num_envs = inputs[0].shape[0]  # `len` would make it a constant
+        num_envs, device = inputs[0].shape[0], inputs[0].device  # `len` would make the number a constant
         network, state = self.network, iter([values[name] for name in self._state_names])
-        action, none = network.actions, torch.zeros(num_envs, dtype=torch.bool)
-        no_action = torch.zeros(num_envs, *action.shape, dtype=action.dtype)
+        action, none = network.actions, torch.zeros(num_envs, dtype=torch.bool, device=device)
+        no_action = torch.zeros(num_envs, *action.shape, dtype=action.dtype, device=device)
         outputs, value, following = network.step(
             observations, values.get(PREVIOUS_ACTION, no_action), values.get(EPISODE_START, none),
             map_state(lambda _: next(state), self._state),
@@ -79,7 +79,8 @@ class PolicyStep(nn.Module):
     @property
     def output_names(self) -> list[str]:
         """Names of the outputs: parameters of the distribution, value, next state."""
-        parameters = self.network.actions.distribution(torch.zeros(1, self.network.actions.num_outputs))
+        actions = self.network.actions
+        parameters = actions.distribution(torch.zeros(1, actions.num_outputs, dtype=torch.float32, device="cpu"))
         return [*parameters, VALUE, *state_names(len(self._state_names), NEXT_STATE)]
 
     @property
@@ -90,12 +91,16 @@ class PolicyStep(nn.Module):
         """Inputs of zeros at an episode's start; `dtypes` are those of the observations."""
         network = self.network
         shapes = [network.observation_shapes[name] for name in self._names]
-        observations = [torch.zeros(num_envs, *shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        observations = [
+            torch.zeros(num_envs, *shape, dtype=dtype, device="cpu")
+            for shape, dtype in zip(shapes, dtypes, strict=True)
+        ]
         if not self._state_names:
             return tuple(observations)
-        action = torch.zeros(num_envs, *network.actions.shape, dtype=network.actions.dtype)
+        action = torch.zeros(num_envs, *network.actions.shape, dtype=network.actions.dtype, device="cpu")
         previous = [action] if network.body.reads_previous_action else []
-        start, state = torch.ones(num_envs, dtype=torch.bool), state_tensors(network.initial_state(num_envs))
+        start = torch.ones(num_envs, dtype=torch.bool, device="cpu")
+        state = state_tensors(network.initial_state(num_envs))
         return *observations, *previous, start, *state
 
     def batch_dims(self) -> list[int]:

@@ -79,7 +79,7 @@ class SearchMapper(Mapper):
             )
         super().__init__(max_depth, config, body, bodies, None, max_climb, with_ego_map)
         self.goal_map = GoalMap.empty(len(bodies.heading), bodies.heading.device)
-        self._mask = torch.zeros(0)
+        self._mask = torch.zeros(0, dtype=torch.float32, device="cpu")
 
     @property
     def arrived(self) -> torch.Tensor:

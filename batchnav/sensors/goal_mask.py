@@ -37,7 +37,7 @@ class GoalMaskSensor(IdSensor):
         shape = (1, camera.height, camera.width)
         self.spec = Spec(self.name, shape, torch.uint8, 0.0, float(GOAL), torch.uint8)
         self.requires = self.requires._replace(goal=frozenset({"goal_category"}))
-        self._ids = torch.zeros(0, dtype=torch.int32)
+        self._ids = torch.zeros(0, dtype=torch.int32, device="cpu")
 
     def bind(self, frame: Frame) -> None:
         """ConfigError for a task whose goals are not objects of a category."""

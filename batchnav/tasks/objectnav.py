@@ -158,7 +158,7 @@ class ObjectNav(GoalTask):
             (next_episode, sim.error_flags), sampling_scratch, threads=sampling_threads(n), block=SAMPLING_BLOCK,
         )  # fmt: skip
 
-        self._nearest = torch.zeros(n, 3, device=sim.device)
+        self._nearest = torch.zeros(n, 3, dtype=torch.float32, device=sim.device)
         self._aim = bind(sim, AIM, (nav, bodies, state, parameters), (view(self._nearest),), scratch)
 
     def _parameters(self) -> Any:

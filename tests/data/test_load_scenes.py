@@ -1,9 +1,11 @@
 """Scenes by name from any script, and that the first use says what takes long."""
 
+import itertools
 import logging
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from worlds import write_floor
@@ -29,11 +31,12 @@ def test_a_folder_of_mesh_files(tmp_path):
 
 
 def test_how_far_it_is_is_told_where_nobody_sees_a_bar(monkeypatch):
-    told = []
+    told, clock = [], itertools.count()
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr(progress, "announce", told.append)
     list(in_parallel(abs, range(3), "scenes", per_worker=8))
-    assert told == ["scenes: 1 of 3", "scenes: 2 of 3", "scenes: 3 of 3"]
+    assert told == ["scenes: 1 of 3, about 2 s left", "scenes: 2 of 3, about 1 s left", "scenes: 3 of 3"]
 
 
 def test_lines_go_to_the_log_or_to_stderr(capsys, caplog, monkeypatch):
@@ -54,8 +57,8 @@ def test_lines_go_to_the_log_or_to_stderr(capsys, caplog, monkeypatch):
 
 COMPILE = """
 import numba
-from batchnav.runtime.console import announce
-announce.SECONDS = 0.0
+from batchnav.runtime.console import compilations
+compilations.SECONDS = 0.0
 @numba.njit
 def one(x): return x + 1
 @numba.njit

@@ -20,6 +20,7 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym import TASKS as NAMES
 from batchnav.gym.vector import GymnasiumNav
+from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.resident import SceneSize
 from batchnav.tasks import TASKS
 
@@ -30,7 +31,11 @@ NAV, CARTPOLE = "batchnav/PointNav-v0", "batchnav/CartPole-v0"
 
 @pytest.fixture(scope="module")
 def floor(tmp_path_factory):
-    return batchnav.load_scene(write_floor(tmp_path_factory.mktemp("floor") / "floor.ply"))
+    """A floor whose middle is the view point of a chair, for tasks that search for objects."""
+    scene = batchnav.load_scene(write_floor(tmp_path_factory.mktemp("floor") / "floor.ply"))
+    middle, zero = scene.navmesh.snap(scene.navmesh.bounds.mean(0, keepdims=True)), np.zeros(1, np.float32)
+    chair = ObjectGoal("chair", 1, "chair_1", (0.0, 0.0, 0.0), middle, zero, zero + 1)
+    return scene._replace(goals=SceneGoals("test", (chair,)))
 
 
 @pytest.fixture

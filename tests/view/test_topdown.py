@@ -158,7 +158,7 @@ def test_a_film_is_an_mp4_of_all_frames(tmp_path, monkeypatch):
     assert abs(pictures[8].getpixel((10, 10))[0] - 80) < 12
     assert [p.name for p in tmp_path.iterdir()] == ["episode.mp4"]
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(BatchnavError, match=r"pip install 'batchnav\[video\]'"):
+    with pytest.raises(BatchnavError, match=r"found no PyAV, expected it: pip install 'av>="):
         save_mp4(frames, tmp_path / "other.mp4")
 
 

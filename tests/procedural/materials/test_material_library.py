@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from batchnav import procedural
 from batchnav.config import from_dict
-from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.played_file import load_played
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import NavEnv
@@ -320,8 +320,8 @@ def test_training_randomises_and_validation_does_not():
     assert training.make_environment(run, Ranks(torch.device("cpu"))).bank.material_sampler is not None
     slots = dataclasses.replace(run, scenes=dataclasses.replace(run.scenes, houses=3, resident_scenes=2))
     assert training.make_environment(slots, Ranks(torch.device("cpu"))).bank.material_sampler is not None
-    episodes = load_episodes(EPISODES / "val.json.gz")[:1]
-    assert training.fixed_episodes(episodes, run, torch.device("cpu"), 1).bank.material_sampler is None
+    file = load_played(EPISODES / "val.json.gz", None)
+    assert training.fixed_episodes(file, file.episodes[:1], run, torch.device("cpu"), 1).bank.material_sampler is None
 
 
 def test_prepared_scenes_keep_finishes(houses, tmp_path):
