@@ -23,6 +23,7 @@ import torch
 import tyro
 
 from batchnav.cartpole.env import CartPoleEnv
+from batchnav.cli.bench import check_options
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import PolicyConfig
@@ -251,6 +252,8 @@ def main(options: Options) -> list[dict]:
 
 if __name__ == "__main__":
     try:
-        main(tyro.cli(Options, description=__doc__))
+        chosen = tyro.cli(Options, description=__doc__)
+        check_options(chosen)
+        main(chosen)
     except BatchnavError as error:
         sys.exit(f"error: {error}")

@@ -29,8 +29,9 @@ INTEGERS = {
     "num_envs": (1, 2**24), "num_agents": (1, 2**24), "sizes": (1, 4096), "steps": (1, 2**31 - 1),
     "repeats": (1, 100_000), "houses": (1, 100_000), "resident_scenes": (0, 100_000), "rollout_steps": (1, 10_000),
     "minibatch_frames": (1, 2**31 - 1), "updates": (1, 2**31 - 1), "batch": (1, 2**28), "seed": (0, 2**62),
+    "num_steps": (1, 10_000), "epochs": (1, 10_000), "minibatches": (1, 2**24),
 }  # fmt: skip
-"""Lowest and highest value of the benchmarks' options that are integers, by name."""
+"""Lowest and highest value of integer options of the benchmarks and of `eval/speed_adapters.py`, by name."""
 NUMBERS = {"seconds": (1e-3, 86_400.0), "noise": (0.0, 1000.0)}
 """Lowest and highest value of the other numeric options, by name."""
 OPTIONAL = ("num_agents",)

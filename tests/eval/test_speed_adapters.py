@@ -1,5 +1,8 @@
 """The benchmark of RL libraries: every library trains, and a failure does not stop the others."""
 
+import runpy
+import sys
+
 import pytest
 
 from batchnav.errors import ArgumentError
@@ -39,3 +42,14 @@ def test_one_that_fails_is_left_out(capsys, monkeypatch):
 def test_a_library_is_one_of_these():
     with pytest.raises(ArgumentError, match="'sb4'"):
         speed_adapters.main(speed_adapters.Options(libraries=("sb4",)))
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    [("num-envs", "-1"), ("num-steps", "0"), ("epochs", "-1"), ("minibatches", "0"), ("seconds", "nan"),
+     ("seconds", "1e999"), ("repeats", "0")],
+)  # fmt: skip
+def test_a_number_out_of_range_is_a_one_line_error(option, value, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["speed_adapters.py", f"--{option}", value])
+    with pytest.raises(SystemExit, match=f"^error: --{option}: found .*, expected an? (integer|number) from"):
+        runpy.run_path(speed_adapters.__file__, run_name="__main__")
