@@ -93,6 +93,8 @@ class GoalTask:
     """Largest angle between agent and goal heading at which a stop succeeds, radians; pi: any heading."""
     score_kernels: KernelPair = SCORE
     """Kernels that score a step. Override them for another rule of success or reward."""
+    begin_kernels: KernelPair = BEGIN
+    """Kernels that begin episodes; they also take `begin_reads`."""
     sample_kernels: KernelPair = SAMPLE
     """Kernels that sample starts and goals. Override them for other rules."""
 
@@ -188,23 +190,33 @@ class GoalTask:
         """Sample the queued agents' next episodes."""
         self.sample_pairs()
 
+    def kernel_parameters(self) -> Any:
+        """The numbers and arrays that all kernels of the task read."""
+        return view(GoalParameters.of(self.config, self.places, self.success_angle))
+
+    def begin_reads(self, parameters: Any) -> tuple[Any, ...]:
+        """Arguments that `begin_kernels` read besides the next episode: none."""
+        return ()
+
     def _bind(self) -> None:
         """Bind the kernels to their arguments; only the actions change between steps."""
         sim, n = self.sim, self.sim.num_envs
-        nav = sim.bank.navmesh_view
-        parameters = view(GoalParameters.of(self.config, self.places, self.success_angle))
+        nav, parameters = sim.bank.navmesh_view, self.kernel_parameters()
         bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes))
         state, transition, next_episode = map(view, (self.goal_state, self.transition, self.next_episode))
         metrics, reward = view(self.metric_tensors), view(self.reward)
         live_goal, start_goal = view(self.live_goal), view(self.start_goal)
         scratch, *separate = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
+        self._step_scratch = scratch
+        """Memory of the searches of steps, which no other kernel of a step uses at the same time."""
         sampling_scratch, moved = separate[0] if separate else scratch, (bodies, transition, live_goal)
         self.advance = bind_advance(sim, ADVANCE, (nav, state, sim.body, parameters), moved, scratch)
         self._score: Callable[[], Any] = bind(
             sim, self.score_kernels, (nav, bodies, transition, parameters), (state, metrics, reward), scratch,
             block=SEARCH_BLOCK,
         )  # fmt: skip
-        self._begin = bind_begin(sim, BEGIN, next_episode, (bodies, state, queue, start_goal))
+        begun = bodies, state, queue, start_goal
+        self._begin = bind_begin(sim, self.begin_kernels, next_episode, begun, self.begin_reads(parameters))
         threads = sampling_threads(n)
         self.sample_pairs: Callable[[], Any] = bind(
             sim, self.sample_kernels, (nav, bodies, queue, sampling, table, parameters),

@@ -20,12 +20,11 @@ from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.observation import ObservationSource, Spec, TaskObservation
 from batchnav.runtime.kernels.arrays import check_tensor, view
 from batchnav.sim.simulator import Simulator
-from batchnav.tasks.episode_sampling import SAMPLING_BLOCK, EpisodeTable, sampling_threads
-from batchnav.tasks.goal_kernels import ADVANCE
+from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.goal_state import METRIC_SPECS
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
 from batchnav.tasks.objectnav_kernels import AIM, BEGIN, SAMPLE, SCORE, ObjectMetrics, ObjectParameters
-from batchnav.tasks.steps import bind, bind_advance, bind_begin
+from batchnav.tasks.steps import bind
 from batchnav.types import Metric
 
 HM3D = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
@@ -75,7 +74,7 @@ class ObjectNav(GoalTask):
     metric_specs = (*METRIC_SPECS, Metric("start_distance", shown=False), Metric("category", shown=False))
     Metrics = ObjectMetrics
     optional = frozenset({"category"})
-    score_kernels, sample_kernels = SCORE, SAMPLE
+    score_kernels, begin_kernels, sample_kernels = SCORE, BEGIN, SAMPLE
 
     def __init__(self, sim: Simulator, config: ObjectNavConfig, episodes: EpisodeTable | None = None):
         if sim.bank.goals is None:
@@ -139,29 +138,18 @@ class ObjectNav(GoalTask):
     def _bind(self) -> None:
         """Bind the kernels to their arguments; only the actions change between steps."""
         self.check_table()
-        sim, n = self.sim, self.sim.num_envs
-        nav, parameters = sim.bank.navmesh_view, self._parameters()
-        bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes))
-        state, transition, next_episode = map(view, (self.goal_state, self.transition, self.next_episode))
-        metrics, reward, relative_goal = view(self.metric_tensors), view(self.reward), view(self.live_goal)
-        scratch, *separate = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
-        sampling_scratch = separate[0] if separate else scratch
-        moved = bodies, transition, relative_goal
-        self.advance = bind_advance(sim, ADVANCE, (nav, state, sim.body, parameters), moved, scratch)
-        self._score = bind(
-            sim, self.score_kernels, (nav, bodies, transition, parameters), (state, metrics, reward), scratch,
-            block=SEARCH_BLOCK,
-        )  # fmt: skip
-        self._begin = bind_begin(sim, BEGIN, next_episode, (bodies, state, queue, relative_goal), (parameters,))
-        self.sample_pairs = bind(
-            sim, self.sample_kernels, (nav, bodies, queue, sampling, table, parameters),
-            (next_episode, sim.error_flags), sampling_scratch, threads=sampling_threads(n), block=SAMPLING_BLOCK,
-        )  # fmt: skip
+        super()._bind()
+        sim = self.sim
+        self._nearest = torch.zeros(sim.num_envs, 3, dtype=torch.float32, device=sim.device)
+        bodies, state, nearest = map(view, (sim.bodies, self.goal_state, self._nearest))
+        read = sim.bank.navmesh_view, bodies, state, self.kernel_parameters()
+        self._aim = bind(sim, AIM, read, (nearest,), self._step_scratch, block=SEARCH_BLOCK)
 
-        self._nearest = torch.zeros(n, 3, dtype=torch.float32, device=sim.device)
-        self._aim = bind(sim, AIM, (nav, bodies, state, parameters), (view(self._nearest),), scratch)
+    def begin_reads(self, parameters: Any) -> tuple[Any, ...]:
+        """The parameters, which hold the distance fields."""
+        return (parameters,)
 
-    def _parameters(self) -> Any:
+    def kernel_parameters(self) -> Any:
         """Kernel arguments of configuration and goals."""
         config, names = self.config, ObjectParameters._fields
         numbers = {

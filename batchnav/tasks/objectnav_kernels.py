@@ -253,9 +253,7 @@ def take_from_table(i, episode, nav, table, num_agents, parameters, scratch, row
     scene, start, category = table.scene[k], point_at(k, table.start), table.category[k]
     goal = goal_row(parameters, scene, category)
     distance, nearest = nearest_view_point(nav, scene, goal, start, parameters, scratch, row)
-    distance, nearest = closer_view_point(
-        nav, scene, goal, start, distance, nearest, parameters, scratch, row
-    )  # fmt: skip
+    distance, nearest = closer_view_point(nav, scene, goal, start, distance, nearest, parameters, scratch, row)
     place = start
     if nearest >= 0:
         place, _ = place_at(parameters, nearest)

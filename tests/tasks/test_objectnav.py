@@ -274,7 +274,12 @@ def test_presets_are_complete(name):
 
 def test_kernels_compile_for_the_gpu(room, compile_ptx):
     sim = make(room, 4).sim
-    task, nav, scratch, parameters = sim.task, sim.bank.navmesh_view, sim.search_scratch(4), sim.task._parameters()
+    task, nav, scratch, parameters = (
+        sim.task,
+        sim.bank.navmesh_view,
+        sim.search_scratch(4),
+        sim.task.kernel_parameters(),
+    )
     bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, task.episodes))
     state, transition, following = map(view, (task.goal_state, task.transition, task.next_episode))
     metrics, reward, goal = map(view, (task.metric_tensors, task.reward, task.live_goal))
