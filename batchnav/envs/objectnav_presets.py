@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchnav.tasks.objectnav import HM3D
+from batchnav.data.objectnav.categories import LABELS
 
-MP3D = (
-    "chair", "table", "picture", "cabinet", "cushion", "sofa", "bed", "chest_of_drawers", "plant", "sink", "toilet",
-    "stool", "towel", "tv_monitor", "shower", "bathtub", "counter", "fireplace", "gym_equipment", "seating", "clothes",
-)  # fmt: skip
-HSSD = ("bed", "chair", "potted_plant", "sofa", "toilet", "tv")
-PROCTHOR = (
-    "AlarmClock", "Apple", "BaseballBat", "BasketBall", "Bed", "Bowl", "Chair", "GarbageCan", "HousePlant", "Laptop",
-    "Mug", "Sofa", "SprayBottle", "Television", "Toilet", "Vase",
-)  # fmt: skip
 _RGBD = ("rgb", "depth", "gps", "compass")
 _ACTIONS = {
     "control": "v1", "turn_angle_deg": 30.0, "tilt_angle_deg": 30.0, "max_tilt_deg": 90.0, "sliding": False,
@@ -33,10 +24,13 @@ _STRETCH = _ACTIONS | {
 
 OBJECTNAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "objectnav_houses": (("depth", "goal_mask", "gps", "compass"), {"turn_angle_deg": 30.0}),
-    "objectnav_hm3d": (_RGBD, _LOCOBOT | {"categories": HM3D}),
-    "objectnav_mp3d": (_RGBD, _LOCOBOT | {"categories": MP3D, "labels": "mp3d"}),
+    "objectnav_hm3d": (_RGBD, _LOCOBOT | {"categories": LABELS["hm3d"].categories}),
+    "objectnav_mp3d": (_RGBD, _LOCOBOT | {"categories": LABELS["mp3d"].categories, "labels": "mp3d"}),
     "objectnav_hssd": (
-        _RGBD, _LOCOBOT | {"height": 256, "width": 256, "categories": HSSD, "rules": "hssd", "labels": "hssd"}
+        _RGBD,
+        _LOCOBOT | {
+            "height": 256, "width": 256, "categories": LABELS["hssd"].categories, "rules": "hssd", "labels": "hssd",
+        },
     ),
     "ovon": (
         _RGBD, _STRETCH | {"success_distance": 0.25, "categories": (), "rules": "ovon", "labels": "all"}
@@ -46,7 +40,8 @@ OBJECTNAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         _ACTIONS | {
             "agent_radius": 0.18, "agent_height": 0.9, "height": 224, "width": 224, "hfov_deg": 63.45,
             "camera_height": 0.9, "max_depth": 5.0, "slack_reward": -0.01, "success_reward": 10.0,
-            "success_angle_deg": 63.45 / 2, "categories": PROCTHOR, "rules": "procthor", "labels": "procthor",
+            "success_angle_deg": 63.45 / 2, "categories": LABELS["procthor"].categories, "rules": "procthor",
+            "labels": "procthor",
         },
     ),
 }  # fmt: skip

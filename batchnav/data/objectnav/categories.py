@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from batchnav.errors import ArgumentError
+from batchnav.tasks.objectnav import HM3D
 
 _PLANT = ("plant", "flower")
 """A label that contains one of these words is a plant in HM3D."""
@@ -42,7 +43,6 @@ class LabelMap:
         return {name: number for number, name in enumerate(self.categories)}
 
 
-_HM3D = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
 _HM3D_LABELS = {
     "chair": (
         "arm chair, armchair, ball chair, bar chair, bean bag chair, beanbag, beanbag chair, camping chair, "
@@ -78,14 +78,14 @@ _PROCTHOR_LABELS = {
 }  # fmt: skip
 """Labels of imported houses (`data/procthor/appearance.py`), which tell neither balls from toys nor bottles apart."""
 _PROCEDURAL = (
-    *_HM3D, "basket", "bathtub", "cabinet", "chest_of_drawers", "coat_rack", "counter", "desk", "laptop", "mirror",
+    *HM3D, "basket", "bathtub", "cabinet", "chest_of_drawers", "coat_rack", "counter", "desk", "laptop", "mirror",
     "nightstand", "oven", "radiator", "refrigerator", "shelving", "shower", "sink", "stool", "stove", "table", "vase",
     "wardrobe", "washing_machine",
 )  # fmt: skip
 
 LABELS = {
     "hm3d": LabelMap(
-        _HM3D, {label: name for name, labels in _HM3D_LABELS.items() for label in labels.split(", ")}, any_plant=True
+        HM3D, {label: name for name, labels in _HM3D_LABELS.items() for label in labels.split(", ")}, any_plant=True
     ),
     "mp3d": LabelMap(_MP3D, {}),
     "hssd": LabelMap(_HSSD, {"plant": "potted_plant", "tv_monitor": "tv", "couch": "sofa"}),
