@@ -20,8 +20,9 @@ from batchnav.data.episodes.fields import (
     content_path,
     names_of,
     numbers_of,
+    read_split,
 )
-from batchnav.data.files import is_number, read_json, write_json_gz
+from batchnav.data.files import is_number, write_json_gz
 from batchnav.errors import EpisodeError, shortened
 from batchnav.runtime.files.atomic import as_path
 
@@ -90,10 +91,8 @@ def save_episodes(episodes: Sequence[Episode], path: str | Path, content: bool =
 
 
 def _read_file(path: Path) -> dict:
-    """The JSON object of an episode file."""
-    data = read_json(path, EpisodeError, gzipped=True)
-    if not isinstance(data, dict) or not isinstance(data.get("episodes"), list):
-        raise EpisodeError(f"{path}: found no list 'episodes', expected an episode file in Habitat's format")
+    """The JSON object of a PointNav file. EpisodeError for any other file."""
+    data = read_split(path)
     _refuse_other_tasks(data, f"{path}")
     return data
 
@@ -104,10 +103,7 @@ def _episodes(data: dict, path: Path, folder: str = "") -> list[Episode]:
 
 def _episode(data: Any, where: str, folder: str) -> Episode:
     """One episode from its JSON value; error messages begin with `where`. `folder`: folder of the episode file."""
-    if not isinstance(data, dict):
-        raise EpisodeError(f"{where}: found {type(data).__name__}, expected an object")
-    names = names_of(data, where)
-    where = f"{where} (id {names['episode_id']!r}, scene {names['scene_id']!r})"
+    names, where = names_of(data, where)
     _refuse_other_tasks(data, where)
     goals = data.get("goals")
     if not isinstance(goals, list) or not goals:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from batchnav.data.episodes.episode import DEFAULT_CONFIG
-from batchnav.data.files import is_number
+from batchnav.data.files import is_number, read_json
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import EpisodeError, shortened
 
@@ -21,6 +21,14 @@ CONTENT = "{data_path}/content/{scene}.json.gz"
 ALL_SCENES = "*"
 UNUSED: dict[str, Any] = {"additional_obj_config_paths": [], "start_room": None, "shortest_paths": None}
 """Keys of Habitat's episodes that are kept but unused, with the values that Habitat's generator writes."""
+
+
+def read_split(path: Path) -> dict[str, Any]:
+    """The JSON object of an episode file. EpisodeError where it is not one with a list of episodes."""
+    data = read_json(path, EpisodeError, gzipped=True)
+    if not isinstance(data, dict) or not isinstance(data.get("episodes"), list):
+        raise EpisodeError(f"{path}: found no list 'episodes', expected an episode file in Habitat's format")
+    return data
 
 
 def content_path(template: str, path: Path, scene: str) -> Path:
@@ -50,9 +58,14 @@ def content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
     return wanted
 
 
-def names_of(data: dict, where: str) -> dict[str, Any]:
-    """The ids of an episode and of its scene. EpisodeError, which begins with `where`, for other values."""
-    names = {}
+def names_of(data: Any, where: str) -> tuple[dict[str, Any], str]:
+    """The ids of an episode and of its scene, and `where` with these ids.
+
+    EpisodeError, which begins with `where`, for a JSON value without them.
+    """
+    if not isinstance(data, dict):
+        raise EpisodeError(f"{where}: found {type(data).__name__}, expected an object")
+    names: dict[str, Any] = {}
     for name in ("episode_id", "scene_id"):
         value = data.get(name)
         # Some published files have integers as episode ids.
@@ -60,7 +73,7 @@ def names_of(data: dict, where: str) -> dict[str, Any]:
             raise EpisodeError(f"{where}: field {name!r}: found {shortened(value)}, expected a name")
         names[name] = str(value)
     names["scene_id"] = names["scene_id"].removeprefix(f"{SCENES_DIR}/")  # as in Habitat; `find_scene` adds it again
-    return names
+    return names, f"{where} (id {names['episode_id']!r}, scene {names['scene_id']!r})"
 
 
 def common_fields(data: dict, where: str) -> dict[str, Any]:

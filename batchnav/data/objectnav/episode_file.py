@@ -25,8 +25,9 @@ from batchnav.data.episodes.fields import (
     content_path,
     names_of,
     numbers_of,
+    read_split,
 )
-from batchnav.data.files import is_number, read_json, write_json_gz
+from batchnav.data.files import is_number, write_json_gz
 from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
 from batchnav.errors import EpisodeError, shortened
 from batchnav.runtime.files.atomic import as_path
@@ -36,6 +37,8 @@ _ANNOTATION_IDS = ("category_to_scene_annotation_category_id", "category_to_mp3d
 _GOAL_KEYS = ("position", "object_id", "object_category", "object_name", "view_points")
 _UNUSED_OF_GOALS: dict[str, Any] = {"radius": None, "object_name_id": None, "room_id": None, "room_name": None}
 """Keys of goals that are kept but unused, with the values that Habitat's generator writes."""
+_MOST_DIGITS = 9
+"""Largest number of digits of an object's number, which arrays hold as int32."""
 
 
 def load_objectnav(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> ObjectNavDataset:
@@ -50,9 +53,9 @@ def load_objectnav(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES
     has no id or no goals.
     """
     path = as_path(path)
-    data = _read_file(path)
+    data = read_split(path)
     folder = str(path.absolute().parent)
-    parts = [(path, data)] + [(file, _read_file(file)) for file in content_files(data, path, content_scenes)]
+    parts = [(path, data)] + [(file, read_split(file)) for file in content_files(data, path, content_scenes)]
     episodes: list[ObjectNavEpisode] = []
     goals: dict[str, list[FileGoal]] = {}
     ids: dict[str, dict[str, int]] = {}
@@ -97,14 +100,6 @@ def save_objectnav(dataset: ObjectNavDataset, path: str | Path, content: bool = 
     )
 
 
-def _read_file(path: Path) -> dict:
-    """The JSON object of an episode file."""
-    data = read_json(path, EpisodeError, gzipped=True)
-    if not isinstance(data, dict) or not isinstance(data.get("episodes"), list):
-        raise EpisodeError(f"{path}: found no list 'episodes', expected an episode file in Habitat's format")
-    return data
-
-
 def _category_ids(data: dict, path: Path) -> dict[str, dict[str, int]]:
     """The maps from categories to ids that a file has."""
     found = {key: data[key] for key in (_TASK_IDS, *_ANNOTATION_IDS) if key in data}
@@ -120,10 +115,7 @@ def _episodes(data: dict, path: Path, folder: str) -> list[ObjectNavEpisode]:
 
 def _episode(data: Any, where: str, folder: str) -> ObjectNavEpisode:
     """One episode from its JSON value; error messages begin with `where`. `folder`: folder of the episode file."""
-    if not isinstance(data, dict):
-        raise EpisodeError(f"{where}: found {type(data).__name__}, expected an object")
-    names = names_of(data, where)
-    where = f"{where} (id {names['episode_id']!r}, scene {names['scene_id']!r})"
+    names, where = names_of(data, where)
     goals = data.get("goals")
     if not isinstance(goals, list):
         raise EpisodeError(f"{where}: field 'goals': found {shortened(goals)}, expected a list")
@@ -175,8 +167,10 @@ def _goal(data: Any, where: str) -> FileGoal:
         or not isinstance(object_id, (int, str))
         or not number.isascii()
         or not number.isdigit()
+        or len(number) > _MOST_DIGITS
     ):
-        raise EpisodeError(f"{where}: field 'object_id': found {shortened(object_id)}, expected a number")
+        expected = f"a number of at most {_MOST_DIGITS} digits"
+        raise EpisodeError(f"{where}: field 'object_id': found {shortened(object_id)}, expected {expected}")
     for name in ("object_category", "object_name"):
         if not isinstance(data.get(name), (str, type(None))):
             raise EpisodeError(f"{where}: field {name!r}: found {shortened(data[name])}, expected a name")

@@ -150,6 +150,8 @@ BROKEN = [
     (changed("goals_by_category", value=[1]), "'goals_by_category': found"),
     (changed("goals_by_category", "abc.basis.glb_chair", value=1), "goals 'abc.basis.glb_chair': found 1"),
     (changed("goals_by_category", "abc.basis.glb_chair", 0, "object_id", value="x"), "field 'object_id': .*'x'"),
+    (changed("goals_by_category", "abc.basis.glb_chair", 0, "object_id", value="chair_" + 5000 * "9"),
+     "field 'object_id': .*expected a number of at most 9 digits"),
     (changed("goals_by_category", "abc.basis.glb_chair", 0, "position", value=None), "goal 0: field 'position'"),
     (changed("goals_by_category", "abc.basis.glb_chair", 0, "object_name", value=2), "goal 0: field 'object_name'"),
     (changed("goals_by_category", "abc.basis.glb_chair", 0, "view_points", value=3), "goal 0: field 'view_points'"),
