@@ -46,5 +46,5 @@ def load_goals(path: Path) -> SceneGoals | None:
             for (category, object_id, name, position), *arrays in zip(stored["objects"], *columns, strict=True)
         ]
         return SceneGoals(stored["rules"], tuple(objects))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         return None

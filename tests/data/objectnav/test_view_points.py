@@ -115,10 +115,16 @@ def test_goals_of_a_house_come_from_the_cache_the_second_time(tmp_path, monkeypa
     for one, other in zip(made.goals.objects, again.goals.objects, strict=True):
         assert one[:4] == other[:4]
         assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(one[4:], other[4:], strict=True))
-    next(tmp_path.iterdir()).write_bytes(b"damaged")
-    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("data", [b"", b"damaged", b"PK\x03\x04"])
+def test_goals_in_a_damaged_file_of_the_cache_are_made_again(data, tmp_path, monkeypatch):
+    scene = labelled_scene([("chair", (-0.2, 0, -0.2), (0.2, 0.8, 0.2))])
     monkeypatch.setattr("batchnav.data.objectnav.view_points.versioned_cache_folder", lambda *_: tmp_path)
-    assert len(with_goals([scene], device="cpu")[0].goals.objects) == len(made.goals.objects)
+    (made,) = make_goals([scene], device="cpu")
+    next(tmp_path.iterdir()).write_bytes(data)
+    (again,) = make_goals([scene], device="cpu")
+    assert len(again.objects) == len(made.objects) == 1
 
 
 CATEGORIES = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
