@@ -72,7 +72,10 @@ def read_world(path: Path, models: Sequence[Path] = ()) -> tuple[TriangleMesh, L
     root = _parse(path)
     world = root.find("world")
     reader = _Reader(ModelPath(models, path))
-    reader.read(root if world is None else world, path.parent)
+    try:
+        reader.read(root if world is None else world, path.parent)
+    except MeshError as error:
+        raise MeshError(f"{path}: {error}") from error
     left_out = LeftOut(reader.reasons, len(reader.meshes) + reader.reasons.total())
     if not reader.meshes:
         raise MeshError(f"{path}: found no visual that can be read, expected some; {str(left_out) or 'it has none'}")
@@ -120,7 +123,7 @@ class _Reader:
         """Read a <model> or an <include> in a frame `base`; `folder` is that of its SDF file."""
         self._models_read += 1
         if self._models_read > _MOST_PARTS:
-            raise MeshError(f"has more than {_MOST_PARTS} models")
+            raise MeshError(f"found more than {_MOST_PARTS} models, expected fewer")
         if depth > _DEEPEST:
             raise ValueError(f"models are nested deeper than {_DEEPEST}")
         model = element
@@ -147,7 +150,11 @@ class _Reader:
             if uri.rpartition("/")[2] not in _LIGHTS:
                 self.reasons[f"{uri[:80]} is not found"] += 1
             return None
-        model = _parse(file).find("model")
+        try:
+            model = _parse(file).find("model")
+        except MeshError as error:
+            self.reasons[str(error)] += 1
+            return None
         if model is None:
             return None  # a light or an actor
         return model, file.parent
@@ -186,7 +193,9 @@ class _Reader:
             return
         self._triangles += len(found.faces)
         if len(self.meshes) >= _MOST_PARTS or self._triangles > _MOST_TRIANGLES:
-            raise MeshError(f"has more than {_MOST_PARTS} visuals or {_MOST_TRIANGLES} triangles")
+            raise MeshError(
+                f"found more than {_MOST_PARTS} visuals or {_MOST_TRIANGLES} triangles, expected a smaller world"
+            )
         part = Part(Asset(Path()), place[:3, :3], place[:3, 3], object_id=item.number, category=item.category)
         self.meshes.append(part.labelled(part.place(found)))
 

@@ -247,6 +247,23 @@ def test_what_is_no_world_is_refused(tmp_path, text, message):
         read_world(tmp_path / "a.world")
 
 
+def test_included_files_that_are_no_models_are_left_out(tmp_path):
+    (tmp_path / "lib" / "arm").mkdir(parents=True)
+    (tmp_path / "lib" / "arm" / "model.sdf").write_text("<robot/>")
+    body = model("ok", link(box())) + "<include><uri>model://arm</uri></include>"
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", body), [tmp_path / "lib"])
+    assert len(mesh.faces) == 12
+    text = str(left_out)
+    assert text.startswith("left out 1 of 2 parts (50%): ") and "found <robot>, expected <sdf>" in text
+
+
+@pytest.mark.parametrize("body", [model("a") + model("b") + model("c"), model("a", link(box(), box(), box()))])
+def test_worlds_that_are_too_large_are_refused_by_name(body, tmp_path, monkeypatch):
+    monkeypatch.setattr("batchnav.data.gazebo.world._MOST_PARTS", 2)
+    with pytest.raises(MeshError, match=r"a\.world: found more than 2 (models|visuals)"):
+        read_world(write_world(tmp_path / "a.world", body))
+
+
 def test_models_that_include_themselves_end(tmp_path):
     write_model(tmp_path / "lib" / "loop", box())
     path = tmp_path / "lib" / "loop" / "new.sdf"
