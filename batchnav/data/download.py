@@ -341,9 +341,7 @@ def bounded_headers(archive: Path) -> type[tarfile.TarInfo]:
             if member.size < 0:
                 raise DownloadError(f"{archive}: found a member of {member.size} bytes, expected 0 or more")
             if member.type == tarfile.GNUTYPE_SPARSE:
-                raise DownloadError(
-                    f"{archive}: found a sparse file, expected whole ones; pack it again without --sparse"
-                )
+                raise DownloadError(sparse)
             if extended and (member.size > MAX_HEADER or total > MAX_HEADERS):
                 raise DownloadError(
                     f"{archive}: found an extended header of {member.size} bytes, {total} bytes in all, expected at "

@@ -144,8 +144,8 @@ def pack_goals(parts: Sequence[GoalData[np.ndarray]]) -> GoalData[np.ndarray]:
     for part in parts:
         found.append(moved_goals(part, first))
         first = GoalData(*(a + len(b) for a, b in zip(first, part, strict=True)))
-    if first.field * 4 >= 2**33:  # the range of `load4`
-        raise ArgumentError(f"scenes: found {first.field} rows of distance fields, expected fewer than {2**31}")
+        if first.field >= 2**31:  # rows are int32
+            raise ArgumentError(f"scenes: found {first.field} rows of distance fields, expected fewer than {2**31}")
     return GoalData(*map(np.concatenate, zip(*found, strict=True)))._replace(keys=parts[0].keys)
 
 

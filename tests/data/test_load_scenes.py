@@ -30,7 +30,7 @@ def test_a_folder_of_mesh_files(tmp_path):
         batchnav.load_scenes("house:3")
 
 
-def test_how_far_it_is_is_told_where_nobody_sees_a_bar(monkeypatch):
+def test_progress_is_lines_where_there_is_no_terminal(monkeypatch):
     told, clock = [], itertools.count()
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)

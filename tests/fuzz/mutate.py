@@ -21,7 +21,7 @@ TOKENS = [b"NaN", b"1e999", b"-1", b"null", b"[]", b"{}", b'"x"', b"999999999999
 VALUES = [None, True, -1, 0, 1, 7, 2**31, 2**63, 10**400, 0.5, 1e38, -1e-38, 1e308, "", "x", "..", "a\0b", "**",
           "/dev/zero", "data:,", "/*/*/*/*", "*/" * 9, "\ud800", [], {},
           [[]], [1, 2, 3], ["x"] * 3, {"a": 1}]  # fmt: skip
-"""What a JSON field may hold that nobody thought of."""
+"""Unusual values of JSON fields."""
 EXTREMES = {
     "f": [np.nan, np.inf, -np.inf, 3e38, -1e30, 1e-40, 0.0, 1e6], "i": [-1, 0, 1, 2**31 - 1, -(2**31), 10**6],
     "u": [0, 1, 255, 6, 7], "b": [False, True],
