@@ -1,0 +1,84 @@
+"""The commands `batchnav data`: import, preparation, episodes, checks, list of data sets."""
+
+import gzip
+import json
+
+import pytest
+from worlds import write_floor, write_json
+
+from batchnav.data.catalog import SOURCES, Source
+from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.objectnav.episode_file import load_objectnav
+from batchnav.data.prepared.scene_file import load_prepared
+from batchnav.navmesh.navmesh import NavMesh
+
+
+def test_import_a_scan_and_make_episodes(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_floor(tmp_path / "scan.glb", up="z")
+    assert "data/mine/scan.scene: prepared" in run("data", "import", "scan.glb", "--up", "z", "--out", "data/mine")
+    assert "up to date" in run("data", "import", "scan.glb", "--up", "z", "--out", "data/mine")
+    assert NavMesh.load("data/mine/scan.navmesh").area == load_prepared("data/mine/scan.scene").navmesh.area
+    text = run("data", "make-episodes", "data/mine", "--out", "data/mine/train.json.gz", "--per-scene", 4, "--seed", 1)
+    assert "4 episodes in 1 scene" in text
+    episodes = load_episodes("data/mine/train.json.gz")
+    assert {e.scene_id for e in episodes} == {"data/mine/scan.scene"} and len(episodes) == 4
+    files = "data/mine/train.json.gz", "data/mine/scan.scene", "data/mine/scan.navmesh"
+    assert run("data", "validate", *files).count("no errors") == 3
+
+
+def test_prepare_in_place_and_episodes_in_one_file_per_scene(run, tmp_path):
+    folder = tmp_path / "data" / "scene_datasets" / "gibson"
+    for name in ("Adrian", "Ribera"):
+        write_floor(folder / f"{name}.glb", up="z")
+    text = run("data", "prepare", folder, "--split", "val")
+    assert text.count(": prepared") == 2 and (folder / "Adrian.scene").is_file()
+    out = tmp_path / "val" / "val.json.gz"
+    run("data", "make-episodes", folder, "--split", "val", "--out", out, "--per-scene", 2, "--content")
+    assert sorted(file.name for file in (out.parent / "content").iterdir()) == ["Adrian.json.gz", "Ribera.json.gz"]
+    assert [e.scene_id for e in load_episodes(out)] == ["gibson/Adrian.glb"] * 2 + ["gibson/Ribera.glb"] * 2
+    run("data", "validate", out, "--scenes-dir", folder.parent)
+
+
+def test_import_procthor_houses(run, tmp_path):
+    corners = ((0, 0), (0, 4), (4, 4), (4, 0))
+    walls = [
+        {"id": str(k), "polygon": [{"x": x, "y": y, "z": z} for y in (0, 2.5) for x, z in ends]}
+        for k, ends in enumerate(zip(corners, (*corners[1:], corners[0]), strict=True))
+    ]
+    floor = [{"x": x, "y": 0, "z": z} for x, z in corners]
+    stool = {"assetId": "Stool", "position": {"x": 2, "y": 0.2, "z": 2}, "rotation": {"y": 0}}
+    house = {"rooms": [{"floorPolygon": floor}], "walls": walls, "doors": [], "objects": [stool]}
+    path = tmp_path / "train.jsonl.gz"
+    path.write_bytes(gzip.compress(f"{json.dumps(house)}\n".encode() * 2))
+    write_json(tmp_path / "asset_bbox.json", {})
+    text = run("data", "import", path, "--out", tmp_path / "out")
+    assert "unknown size: Stool" in text and text.count(": prepared") == 2
+    assert load_prepared(tmp_path / "out" / "train_0001.scene").navmesh.area > 10.0
+    sizes = write_json(tmp_path / "sizes.json", {"Stool": [0.4, 0.4, 0.4]})
+    assert "unknown" not in run("data", "import", path, "--out", tmp_path / "out", "--sizes", sizes)
+
+
+def test_make_objectnav_episodes(run, tmp_path):
+    out = tmp_path / "val.json.gz"
+    text = run("data", "make-episodes", "house:2", "--task", "objectnav", "--out", out, "--per-scene", 6, "--content")
+    assert "6 episodes in 1 scene" in text
+    dataset = load_objectnav(out)
+    assert len(dataset.episodes) == 6 and dataset.scene_goals("house:2").objects
+
+
+def test_a_former_name_of_a_subcommand_works_with_a_warning(run, tmp_path):
+    with pytest.warns(FutureWarning, match="data episodes is now data make-episodes"):
+        text = run("data", "episodes", "house:2-3", "--out", tmp_path / "val.json.gz", "--per-scene", 2)
+    assert "4 episodes in 2 scenes" in text
+    assert {episode.scene_id for episode in load_episodes(tmp_path / "val.json.gz")} == {"house:2", "house:3"}
+
+
+def test_list_data_sets(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(SOURCES, "mine", Source("https://x/y.zip", "scene_datasets/mine", "MIT", "1"))
+    (tmp_path / "scene_datasets" / "mine").mkdir(parents=True)
+    text = run("data", "list", "--data-path", tmp_path)
+    row = next(line for line in text.splitlines() if "│ mine" in line)
+    assert "yes" in row and "MIT" in row
+    for name in ("habitat_test_scenes", "hm3d", "gibson", "procthor"):
+        assert f"│ {name} " in text

@@ -1,0 +1,108 @@
+"""Errors of all commands: one line, exit status 1, closed pipes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from worlds import write_box
+
+from batchnav.cli import main
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("data", "import", "absent.glb", "--out", "out"), "absent.glb"),
+        (("data", "prepare", "absent"), "absent: found no such"),
+        (("data", "download", "absent"), "absent: found no data set"),
+        (("data", "download"), "uids: found none"),
+        (("data", "make-episodes", "absent.glb", "--out", "e.json.gz"), "absent.glb"),
+        (("data", "make-episodes", "house:1", "--out", "e.json.gz", "--per-scene", "0"), "per_scene: found 0"),
+        (
+            ("data", "make-episodes", "house:1", "--out", "e.json.gz", "--per-scene", str(10**30)),
+            "per_scene: found 10000",
+        ),
+        (("data", "make-episodes", "house:1", "--out", "e.json.gz", "--seed", "-1"), "seed: found -1"),
+        (("bench", "sim", "--steps", "-1"), "--steps: found -1"),
+        (("bench", "sim", "--seconds", "nan"), "--seconds: found nan"),
+        (("bench", "sim", "--seconds", "1e999"), "--seconds: found inf"),
+        (("bench", "sim", "--num-envs", "4", str(10**30)), "--num-envs: found 10000"),
+        (("bench", "sim", "--num-envs"), "--num-envs: found no value"),
+        (("bench", "sim", "--noise", "nan"), "--noise: found nan"),
+        (("bench", "load", "--repeats", "0"), "--repeats: found 0"),
+        (("bench", "navmesh", "--batch", "0"), "--batch: found 0"),
+        (("bench", "render", "--sizes", "-64"), "--sizes: found -64"),
+        (("bench", "train", "--updates", "0"), "--updates: found 0"),
+        (("evaluate", "greedy", "--num-envs", "0"), "--num-envs: found 0"),
+        (
+            ("evaluate", "nothere", "--task", "explore", "--device", "cpu"),
+            "; reference agents of explore: random, forward, frontier",
+        ),
+        (("evaluate", "greedy", "--seed", str(2**63)), "seed: found 9223372036854775808"),
+        (("train", "--config", ""), "--config: found an empty name"),
+        (("train", "--config="), "--config: found an empty name"),
+        (("train", "cartpole", "--config", ""), "configuration: found an empty name"),
+        (("train", "--gpus", "0"), "--gpus: found 0"),
+        (("train", "--max-restarts", str(10**30)), "--max-restarts: found 10000"),
+        (
+            ("navmesh", "view", "absent.navmesh", "--start", "nan", "0", "0", "--goal", "0", "0", "0"),
+            "start: found nan",
+        ),
+        (("navmesh", "view", "absent.navmesh", "--height", "inf"), "height: found inf"),
+        (("navmesh", "bake", "absent.glb"), "absent.glb: cannot be read"),
+        (("navmesh", "info", "absent.navmesh"), "absent.navmesh: cannot be read"),
+        (("navmesh", "view", "absent.navmesh"), "absent.navmesh: cannot be read"),
+    ],
+)
+def test_errors_are_one_line(run, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        run(*arguments)
+    assert str(caught.value).startswith("error: ") and message in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_failed_commands_have_exit_status_1(run, tmp_path):
+    (tmp_path / "bad.navmesh").write_bytes(b"x")
+    write_box(tmp_path / "wall.ply", [0, 0, 0], [0.01, 3, 3])  # no navigable surface
+    for arguments in (("data", "validate", tmp_path / "bad.navmesh"), ("data", "prepare", tmp_path / "wall.ply")):
+        with pytest.raises(SystemExit) as caught:
+            run(*arguments)
+        assert caught.value.code == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")],
+)  # fmt: skip
+def test_out_of_memory_is_a_one_line_error(run, error, monkeypatch):
+    def fail(name, arguments):
+        raise error
+
+    monkeypatch.setattr("batchnav.cli._run", fail)
+    with pytest.raises(SystemExit, match=r"^error: memory does not suffice \(.*\); use fewer environments[^\n]*$"):
+        run("train")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["data", "list"]])
+def test_closed_standard_output_ends_a_command_without_traceback(words):
+    """As in `batchnav --help | head -1`: the exit status is that of a broken pipe."""
+    read, write = os.pipe()
+    os.close(read)
+    found = subprocess.run([sys.executable, "-m", "batchnav", *words], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert found.stderr == "" and found.returncode in (1, 141)  # rich exits with 1
+
+
+def test_another_broken_pipe_raises(monkeypatch):
+    """For example a pipe to a worker process or a logging service, unlike a closed standard output."""
+    monkeypatch.setattr("batchnav.cli._run", lambda name, arguments: os.write(write, b"x"))
+    read, write = os.pipe()
+    os.close(read)
+    with open(os.devnull, "w") as out, pytest.raises(BrokenPipeError):
+        monkeypatch.setattr(sys, "stdout", out)
+        main(["doctor"])
+    os.close(write)

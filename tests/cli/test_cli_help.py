@@ -1,0 +1,107 @@
+"""Help, usage and start of all commands."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import batchnav
+from batchnav.cli import COMMANDS, SLOW
+from batchnav.cli.bench import BENCHMARKS
+
+
+@pytest.mark.parametrize("arguments, status", [((), 2), (("nonsense",), 2), (("--help",), 0)])
+def test_usage_and_exit_status(run, arguments, status, capsys):
+    with pytest.raises(SystemExit) as caught:
+        run(*arguments)
+    assert caught.value.code == status
+    out = capsys.readouterr().out
+    assert "batchnav doctor\n" in out and "batchnav navmesh {bake,info,view,map}" in out
+
+
+def test_every_command_has_a_module(run):
+    with pytest.raises(SystemExit):
+        run("--help")
+    for name in COMMANDS:
+        assert hasattr(importlib.import_module(f"batchnav.cli.{name}"), "command")
+
+
+@pytest.mark.parametrize(
+    "command, option",
+    [
+        ("data import", "--up {auto,x,y,z,-x,-y,-z}"),
+        ("data download", "--password"),
+        ("navmesh bake", "--agent-radius"),
+    ],
+)
+def test_help_lists_options(run, command, option, capsys):
+    with pytest.raises(SystemExit) as caught:
+        run(*command.split(), "--help")
+    assert caught.value.code == 0
+    assert option in capsys.readouterr().out
+
+
+LIGHT = """
+import sys
+import batchnav
+from batchnav.cli import COMMANDS, main
+from batchnav.config import load_config
+try:
+    main(sys.argv[1:])
+finally:
+    print(*sorted({"torch", "numba", "tyro", "numpy"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_do_not_import_heavy_packages(option):
+    found = subprocess.run([sys.executable, "-c", LIGHT, option], capture_output=True, text=True)
+    assert found.returncode == 0 and found.stderr.split() == []
+    assert "batchnav" in found.stdout
+
+
+HELPS = """
+import sys
+from batchnav.cli import main
+for words in sys.stdin.read().splitlines():
+    try:
+        main([*words.split(), "--help"])
+    except SystemExit as end:
+        assert end.code == 0, words
+    heavy = {"torch", "numba", "scipy", "trimesh", "matplotlib"} & set(sys.modules)
+    assert not heavy, (words, heavy)
+"""
+
+
+def test_help_imports_nothing_heavy():
+    """PyTorch and numba take seconds to import, on a cold disk half a minute."""
+    words = ["train", "train cartpole", "train anticipation", "evaluate", "view", "doctor", "data", "navmesh"]
+    words += [f"bench {name}" for name in BENCHMARKS]
+    words += [
+        f"data {name}" for name in ("list", "download", "import", "prepare", "export", "make-episodes", "validate")
+    ]
+    words += [f"navmesh {name}" for name in ("bake", "info", "view")]
+    found = subprocess.run([sys.executable, "-c", HELPS], input="\n".join(words), capture_output=True, text=True)
+    assert found.returncode == 0 and not found.stderr, found.stderr
+    assert found.stdout.count("usage:") >= len(words)
+
+
+@pytest.mark.parametrize("command", SLOW)
+def test_slow_commands_print_a_line_before_their_imports(run, caplog, monkeypatch, command):
+    def import_module(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr("batchnav.cli.importlib.import_module", import_module)
+    with pytest.raises(ImportError, match=f"batchnav.cli.{command}"):
+        run(command)
+    assert [record.getMessage() for record in caplog.records] == [f"batchnav {batchnav.__version__}: starting"]
+
+
+def test_python_m_batchnav_works_in_any_folder(tmp_path):
+    command = [sys.executable, "-m", "batchnav", "--version"]
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    found = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert found.stdout == f"batchnav {batchnav.__version__}\n"
