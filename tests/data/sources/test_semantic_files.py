@@ -12,10 +12,12 @@ from PIL import Image
 import batchnav
 from batchnav.data.prepared.prepare import prepare
 from batchnav.data.sources.scene_source import mesh_source, stage_source
+from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.observation import Spec
 from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.sensors.camera import CameraConfig
@@ -116,7 +118,6 @@ def test_hm3d(tmp_path, stage):
     assert {folder / "X.semantic.glb", folder / "X.semantic.txt"} <= set(stage_source(path).files)
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_ids_in_the_same_file_are_exact_too(tmp_path, device):
     path = write_painted(tmp_path / "X.semantic.glb")
     (tmp_path / "X.semantic.txt").write_text(TEXT)
@@ -274,3 +275,29 @@ def test_sensors_of_ids_say_that_a_scene_has_none(tmp_path, caplog):
     caplog.clear()
     batchnav.NavEnv([both(tmp_path).load()], 1, "cpu", sensors=("semantic",), height=8, width=8)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("two_files", [False, True])
+def test_goal_masks_show_painted_ids(tmp_path, device, two_files, streamed):
+    """The pixels of the goal's ids, which the front wall has, in the scene's mesh or in one of its own."""
+    path = write_painted(tmp_path / "X.semantic.glb")
+    (tmp_path / "X.semantic.txt").write_text(TEXT)
+    scene = batchnav.load_scene(write_colors(tmp_path / "X.glb") if two_files else path)
+    assert (scene.semantic is not None) == two_files
+    place, zero = scene.navmesh.snap(np.float32([[0, 0, 1.5]])), np.zeros(1, np.float32)
+    goals = [ObjectGoal(name, k, name, (0, 0, 0), place, zero, zero) for k, name in enumerate(("door", "chair"), 1)]
+    scene = scene._replace(goals=SceneGoals("test", tuple(goals)))
+    size = SceneSize.largest([SceneSize.of(scene)])
+    stream = SceneStream(["a", "b", "c"], lambda name: scene._replace(name=name), size, 2)
+    scenes = stream if streamed else [scene]
+    env = batchnav.NavEnv(
+        scenes, 32, device, task="objectnav", categories=("chair", "door"), sensors=("instance", "goal_mask"),
+        height=24, width=32, seed=0,
+    )  # fmt: skip
+    observation, _ = env.reset()
+    wanted = torch.tensor([RIGHT_ID, LEFT_ID], device=env.device)[observation["objectgoal"]]
+    shown = observation["instance"] == wanted.view(-1, 1, 1, 1)
+    assert torch.equal(observation["goal_mask"], shown.to(torch.uint8) * 255)
+    assert {int(k) for k in observation["objectgoal"][shown.any(3).any(2)[:, 0]]} == {0, 1}
+    env.close()
