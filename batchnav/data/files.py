@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from batchnav.errors import BatchnavError
 from batchnav.runtime.files.atomic import replacing
@@ -77,7 +77,7 @@ def _unpack(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """True where a value is a number that float32 can hold."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 3e38
 

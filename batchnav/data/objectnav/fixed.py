@@ -10,15 +10,19 @@ import dataclasses
 import hashlib
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from batchnav.data.episodes.episode import group_by_scene
+from batchnav.data.files import is_number
+from batchnav.data.objectnav.categories import LABELS
 from batchnav.data.objectnav.episode import ObjectNavDataset, ObjectNavEpisode
 from batchnav.data.objectnav.generate import nearest_view_points
+from batchnav.data.objectnav.rules import RULES
 from batchnav.data.objectnav.view_points import make_goals
-from batchnav.errors import EpisodeError
+from batchnav.errors import EpisodeError, shortened
 from batchnav.scene.goals import SceneGoals
 from batchnav.scene.scene import Scene
 
@@ -62,15 +66,16 @@ def goals_in(
         scenes: the scenes, named by their scene ids.
         device: torch device that renders.
 
-    Raises EpisodeError where new view points differ from those of the file: the scene is another one.
+    Raises EpisodeError for unknown rules or labels, and where new view points differ from those of the file: the scene
+    is another one.
     """
     stored = {scene.name: dataset.scene_goals(scene.name) for scene in scenes}
     by_scene = group_by_scene(dataset.episodes)
-    missing: dict[tuple, list[Scene]] = {}
+    missing: dict[tuple[str, str], list[Scene]] = {}
     for scene in scenes:
         info = by_scene[scene.name][0].info
         if not stored[scene.name].objects and _RULES in info:
-            missing.setdefault((info[_RULES], info.get(_LABELS)), []).append(scene)
+            missing.setdefault(_names(info, scene.name), []).append(scene)
     for (rules, labels), some in missing.items():
         for scene, goals in zip(some, make_goals(some, rules, labels, device), strict=True):
             episodes = by_scene[scene.name]
@@ -79,6 +84,17 @@ def goals_in(
                 _check_distances(scene, goals, episodes)
             stored[scene.name] = goals
     return [stored[scene.name] for scene in scenes]
+
+
+def _names(info: dict[str, Any], scene_id: str) -> tuple[str, str]:
+    """Names of the rules and of the label map in an episode's `info`. EpisodeError for unknown ones."""
+    for key, known in ((_RULES, RULES), (_LABELS, LABELS)):
+        if not isinstance(info.get(key), str) or info[key] not in known:
+            raise EpisodeError(
+                f"episodes of scene {scene_id!r}: field 'info': {key}: found {shortened(info.get(key))}, expected one "
+                f"of {', '.join(known)}"
+            )
+    return info[_RULES], info[_LABELS]
 
 
 def lacks_view_points(dataset: ObjectNavDataset) -> bool:
@@ -100,9 +116,10 @@ def _check_distances(scene: Scene, goals: SceneGoals, episodes: list[ObjectNavEp
     """EpisodeError for an episode whose distance to the nearest view point is not that of the file."""
     for episode in episodes:
         points = goals.view_points(episode.object_category).astype(np.float64)
-        start, expected = np.array([episode.start_position]), episode.info.get("geodesic_distance", np.nan)
+        start, stored = np.array([episode.start_position]), episode.info.get("geodesic_distance")
+        expected = stored if is_number(stored) else np.nan
         found = float(nearest_view_points(scene.navmesh, start, points).distance[0]) if len(points) else np.inf
-        if abs(found - expected) > _TOLERANCE:
+        if not abs(found - expected) <= _TOLERANCE:  # also for a distance that is not a number
             where = f"episode {episode.episode_id!r} of scene {scene.name!r}"
             raise EpisodeError(
                 f"{where}: found {found:.3f} m to the nearest view point of {episode.object_category!r}, expected "

@@ -55,6 +55,25 @@ def test_another_scene_is_refused(house):
         goals_in(few, [other], "cpu")
 
 
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        (
+            {"view_point_rules": []},
+            r"scene 'house:2': field 'info': view_point_rules: found \[\], expected one of",
+        ),
+        ({"labels": "coco"}, "labels: found 'coco', expected one of hm3d, mp3d"),
+        ({"view_points_sha256": "", "geodesic_distance": "far"}, "expected nan m as in the file"),
+        ({"view_points_sha256": "", "geodesic_distance": 10**400}, "expected nan m as in the file"),
+    ],
+)
+def test_broken_facts_about_view_points_are_refused(house, info, message):
+    few = without_view_points(generate_objectnav([house], 6), "hm3d_v2", "hm3d")
+    episodes = [dataclasses.replace(episode, info=episode.info | info) for episode in few.episodes]
+    with pytest.raises(EpisodeError, match=message):
+        goals_in(dataclasses.replace(few, episodes=episodes), [house], "cpu")
+
+
 def test_the_hash_ignores_the_order_of_view_points(house):
     goals = house.goals
     turned = [goal._replace(view_points=goal.view_points[::-1], headings=goal.headings[::-1]) for goal in goals.objects]
