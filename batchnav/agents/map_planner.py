@@ -27,12 +27,11 @@ class MapSearcherAgent(MapPlannerAgent):
     of its own map (`mapping/search.py`).
 
     Args:
-        env: environment to act in, of the task objectnav and with a map.
-        radius: not used; the mapper decides where the agent stops.
+        env: environment to act in, of the task objectnav and with a map; the mapper decides where the agent stops.
     """
 
-    def __init__(self, env: NavEnv, radius: float | None = None):
-        super().__init__(env, radius)
+    def __init__(self, env: NavEnv):
+        super().__init__(env)
         assert isinstance(env.mapper, SearchMapper)  # the registry names the sensors that make it
         self.mapper = env.mapper
 

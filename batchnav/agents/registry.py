@@ -68,8 +68,8 @@ REFERENCE_AGENTS: dict[str, ReferenceAgent] = {
         ("depth", WAYPOINT), MapConfig(anticipation="occupancy", look_around=True),
     ),
     "map_searcher": ReferenceAgent(
-        "Map planner that explores frontiers until it sees its goal.", MapSearcherAgent, (WAYPOINT,),
-        ("depth", WAYPOINT), MapConfig(look_around=True),
+        "Map planner that explores frontiers until it sees its goal.", lambda env, radius: MapSearcherAgent(env),
+        (WAYPOINT,), ("depth", WAYPOINT), MapConfig(look_around=True),
     ),
     "shortest_path": ReferenceAgent("Shortest-path follower.", ShortestPathAgent, knows_navmesh=True),
     "frontier": ReferenceAgent("Frontier explorer.", lambda env, radius: FrontierAgent(env), knows_navmesh=True),

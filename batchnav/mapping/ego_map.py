@@ -56,7 +56,7 @@ def pixel_place(pixel, u, v, fx, fz, scale):
 
 @inline_function
 def cell_value(i, row, cell, state, search):
-    """Value of a pixel on a cell of the map, -1 off the map."""
+    """Value of a pixel from the cell at its centre; `cell`: -1 off the map."""
     value = UNKNOWN
     if cell >= 0:
         if _is_marked(row, cell, search):

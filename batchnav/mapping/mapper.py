@@ -266,7 +266,7 @@ def _plan(worker, i, agents, search_out, state_out):
 
 
 @inline_function
-def point_out(worker, i, agents, with_path, search_out, state_out, waypoint_out):
+def update_waypoint(worker, i, agents, with_path, search_out, state_out, waypoint_out):
     """Write the waypoint. `with_path`: True to mark the next path cells for the egocentric map."""
     lane, lanes, row = worker
     if lane == 0:
@@ -286,7 +286,7 @@ def point_out(worker, i, agents, with_path, search_out, state_out, waypoint_out)
 def observe_map(worker, i, agents, search_out, state_out, waypoint_out, ego_map_out):
     """Write the waypoint and, if enabled, the egocentric map."""
     lane, lanes, row = worker
-    point_out(worker, i, agents, len(ego_map_out) > 0, search_out, state_out, waypoint_out)
+    update_waypoint(worker, i, agents, len(ego_map_out) > 0, search_out, state_out, waypoint_out)
     if len(ego_map_out) > 0:
         sync_lanes()
         render_ego_map(lane, lanes, i, row, agents, state_out, search_out, ego_map_out)

@@ -181,13 +181,13 @@ def is_reached(row, here, kind, search):
 
 
 @lean_function
-def give_up(i, goals_out, state_out):
+def clear_target(i, goals_out, state_out):
     """Record that there is no target."""
     goals_out.counters[i, KIND], state_out.path_length[i] = NONE, np.int32(0)
 
 
 @lean_function
-def aim(i, row, search, state, agents_out, goals_out):
+def update_goal(i, row, search, state, agents_out, goals_out):
     """Set the goal position of agent i to its target, a turn to the left if there is none; decide whether to stop."""
     length, visible = state.path_length[i], goals_out.counters[i, NEAREST] < _STOP_MM
     arrived = visible

@@ -24,7 +24,7 @@ from batchnav.mapping.mapper import (
     arrive,
     begin_map,
     integrate_map,
-    point_out,
+    update_waypoint,
 )
 from batchnav.mapping.path import check_path, extract_path, find_position, is_kept, is_scanning, locate
 from batchnav.mapping.search import (
@@ -33,15 +33,15 @@ from batchnav.mapping.search import (
     STOP,
     GoalMap,
     add_targets,
-    aim,
     clear_goals,
     clear_nearest,
+    clear_target,
     first_kind,
-    give_up,
     has_target,
     integrate_goals,
     is_reached,
     render_search_map,
+    update_goal,
 )
 from batchnav.mapping.shortest_path import UNREACHED, clear_search, spread
 from batchnav.mapping.state import MapCameras
@@ -64,6 +64,9 @@ class SearchMapper(Mapper):
         with_ego_map: True to render the egocentric map.
     """
 
+    _mask: torch.Tensor
+    """Goal masks u8 [N, H, W] of the current update."""
+
     def __init__(
         self,
         max_depth: float,
@@ -79,7 +82,6 @@ class SearchMapper(Mapper):
             )
         super().__init__(max_depth, config, body, bodies, None, max_climb, with_ego_map)
         self.goal_map = GoalMap.empty(len(bodies.heading), bodies.heading.device)
-        self._mask = torch.zeros(0, dtype=torch.float32, device="cpu")
 
     @property
     def arrived(self) -> torch.Tensor:
@@ -97,19 +99,21 @@ class SearchMapper(Mapper):
         self.update(depth, cameras)
 
     def _bind(self, depth: torch.Tensor, cameras: Cameras) -> Callable[[torch.Tensor], None]:
-        """The map kernel with all arguments bound except the depth images."""
+        """The map kernel with all arguments bound except the depth images and the goal masks."""
         position, heading, pitch, tan_half_hfov = map(view, cameras.poses[1:])
         images = MapCameras(position, heading, pitch, tan_half_hfov, self._agents.position)
-        agents, parameters, mask = self._agents, self._parameters, view(self._mask)
+        agents, parameters = self._agents, self._parameters
         written = view(self._search), view(self.map_state), view(self.goal_map), view(self.waypoint), view(self.ego_map)
         if not depth.is_cuda:
-            return lambda depth: search_cpu(depth.numpy(), mask, images, agents, parameters, *written)
+            return lambda depth: search_cpu(depth.numpy(), self._mask.numpy(), images, agents, parameters, *written)
         kernel = BoundKernel(
-            search_cuda, (self._searches, 1, 1), view(depth), mask, images, agents, parameters, *written, block=BLOCK
-        )
+            search_cuda, (self._searches, 1, 1), view(depth), view(self._mask), images, agents, parameters, *written,
+            block=BLOCK,
+        )  # fmt: skip
 
         def run(depth: torch.Tensor) -> None:
             kernel.change(0, depth.data_ptr())
+            kernel.change(1, self._mask.data_ptr())
             kernel()
 
         return run
@@ -168,7 +172,7 @@ def _keep(i, row, here, reached, kind, search_out, state_out, goals_out):
         extract_path(i, row, here, search_out, state_out)
         goals_out.counters[i, KIND] = kind
     else:
-        give_up(i, goals_out, state_out)
+        clear_target(i, goals_out, state_out)
 
 
 @inline_function
@@ -176,9 +180,9 @@ def _observe(worker, i, agents_out, search_out, state_out, goals_out, waypoint_o
     """Write goal position, waypoint and, if enabled, the egocentric map."""
     lane, lanes, row = worker
     if lane == 0:
-        aim(i, row, search_out, state_out, agents_out, goals_out)
+        update_goal(i, row, search_out, state_out, agents_out, goals_out)
     sync_lanes()
-    point_out(worker, i, agents_out, len(ego_map_out) > 0, search_out, state_out, waypoint_out)
+    update_waypoint(worker, i, agents_out, len(ego_map_out) > 0, search_out, state_out, waypoint_out)
     if len(ego_map_out) > 0:
         sync_lanes()
         render_search_map(lane, lanes, i, row, agents_out, state_out, goals_out, search_out, ego_map_out)
