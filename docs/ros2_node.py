@@ -13,6 +13,7 @@ left. Depth images are those of a camera's optical frame: planar depth along z, 
 
 import json
 import math
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ import rclpy
 from geometry_msgs.msg import PoseStamped, Twist
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, Image
 
 STOPPED_SHARE = 0.5
@@ -180,13 +182,17 @@ class PolicyNode(Node):
 
 def main():
     """Run the node until it is interrupted."""
-    rclpy.init()
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)  # its handlers end publishing before the stop below
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     node = PolicyNode()
     try:
         rclpy.spin(node)
+    except KeyboardInterrupt:
+        pass
     finally:
         node.velocity.publish(Twist())  # zeros: the robot stops
         node.destroy_node()
+        rclpy.shutdown()
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ describes its fields.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from batchnav.config import to_dict
+from batchnav.data.files import read_json
 from batchnav.envs.config import NavConfig, trained_config, with_camera
 from batchnav.envs.observations import specs_of
 from batchnav.errors import ArgumentError
@@ -104,10 +104,7 @@ def describe(policy: PolicyAgent, config: NavConfig) -> dict[str, Any]:
 
 def read_description(path: str | Path) -> dict[str, Any]:
     """The description in a JSON file. ArgumentError where it cannot be read or is none."""
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ArgumentError(f"{path}: found no JSON file ({error}), expected one of `batchnav export`") from error
+    found = read_json(Path(path), ArgumentError, gzipped=False)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         kind = found.get("format") if isinstance(found, dict) else type(found).__name__
         raise ArgumentError(f"{path}: found format {kind!r}, expected {FORMAT!r}; write it again by `batchnav export`")

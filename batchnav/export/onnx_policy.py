@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from batchnav.errors import ArgumentError, BatchnavError, DeviceError
+from batchnav.errors import ArgumentError, BatchnavError, MissingPackageError
 from batchnav.export.deployment import (
     EPISODE_START,
     NEXT_STATE,
@@ -34,6 +34,7 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.memory import map_state, state_tensors
 from batchnav.policy.weights import load_policy
+from batchnav.runtime.extras import install_command
 from batchnav.runtime.files.atomic import replacing
 from batchnav.runtime.torch_defaults import torch_defaults
 
@@ -128,7 +129,7 @@ def export_policy(
 
     Raises:
         ArgumentError: the path is no .onnx file, or cannot be written.
-        DeviceError: a package of the extra `export` is missing.
+        MissingPackageError: a package of the extra `export` is missing.
     """
     path = Path(path)
     if path.suffix != ".onnx":
@@ -145,10 +146,10 @@ def export_policy(
 def write_onnx(network: ActorCritic, dtypes: dict[str, torch.dtype], path: Path) -> None:
     """Write one step of a network as an ONNX file; `dtypes` are those of its observations by name, in order.
 
-    ArgumentError where the file cannot be written, DeviceError without the extra `export`.
+    ArgumentError where the file cannot be written, MissingPackageError without the extra `export`.
     """
     if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
-        raise DeviceError(f"export: found no {missing[0]}, expected it: pip install 'batchnav[export]'")
+        raise MissingPackageError(f"export: found no package {missing[0]}, expected it: {install_command('export')}")
     with torch_defaults(), torch.no_grad(), _quiet():
         step = PolicyStep(copy.deepcopy(network).cpu(), list(dtypes)).eval()
         shapes: tuple[dict[int, Any], ...] = tuple({dim: "batch"} for dim in step.batch_dims())

@@ -19,6 +19,7 @@ from batchnav.mapping.observations import EGO_MAP, MAP_SPECS, WAYPOINT
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
 from batchnav.sensors.camera import FreeBodies, MountedCamera
+from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
 
 MOST = 1e6
@@ -38,7 +39,7 @@ class RobotMapper:
     Args:
         names: observations to compute: "ego_map", "waypoint" or both.
         config: training environment of the policy, with the robot's camera. ArgumentError for "waypoint" unless its
-            task is PointNav with GPS and compass.
+            task is PointNav with GPS and compass, and for ObjectNav, whose maps also show goals and frontiers.
     """
 
     @torch.inference_mode(False)
@@ -46,6 +47,11 @@ class RobotMapper:
         self.names, self.config = names, config
         self.has_goal = isinstance(config.task, PointNavConfig) and config.task.gps_compass
         """True where the map needs the goal sensor."""
+        if isinstance(config.task, ObjectNavConfig):
+            raise ArgumentError(
+                f"policy: found the sensors {', '.join(sorted(names))} of the task objectnav, expected another task: "
+                "its map with goals and frontiers is computed only in environments"
+            )
         if WAYPOINT in names and not self.has_goal:
             raise ArgumentError(
                 f"policy: found the sensor {WAYPOINT} in a task without GPS and compass, expected pointnav with "
@@ -67,10 +73,16 @@ class RobotMapper:
         ArgumentError where the file cannot be read, or the policy reads neither map nor waypoint.
         """
         found = read_description(path)
-        names = frozenset(entry["name"] for entry in found["inputs"]) & MAP_SPECS.keys()
+        try:
+            names, environment = {entry["name"] for entry in found["inputs"]} & MAP_SPECS.keys(), found["environment"]
+        except (KeyError, TypeError) as error:
+            raise ArgumentError(
+                f"{path}: found no inputs with names or no environment ({error}), expected the file that "
+                "`batchnav export` wrote"
+            ) from error
         if not names:
             raise ArgumentError(f"{path}: found a policy without a map, expected one that reads ego_map or waypoint")
-        return cls(names, config_of({"env": found["environment"]}))
+        return cls(frozenset(names), config_of({"env": environment}))
 
     def reset(self) -> None:
         """Start an episode with an empty map."""
@@ -111,6 +123,8 @@ class RobotMapper:
             if not np.isfinite(goal).all():
                 raise ArgumentError(f"goal: found {goal.tolist()}, expected finite numbers")
             self._goal[0] = torch.from_numpy(goal)
+        if len(pose) != 3:
+            raise ArgumentError(f"pose: found {len(pose)} numbers, expected x, y and yaw")
         x, y, yaw = (check_number("pose", value, -MOST, MOST) for value in pose)
         body.position[0] = torch.tensor([-y, 0.0, -x], dtype=torch.float32, device="cpu")
         body.heading.fill_(yaw)

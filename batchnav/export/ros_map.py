@@ -46,7 +46,7 @@ def floor_map(scene: Scene, height: float | None = None, resolution: float = 0.0
     resolution = check_number("resolution", resolution, 1e-3, 10.0)
     height = main_island(scene.navmesh.data).height if height is None else check_number("floor", height, -1e6, 1e6)
     grid = _empty_map(scene.navmesh, height, resolution)
-    islands = _islands_at(scene.navmesh, grid.centres(height), height)
+    islands = _playable_islands(scene.navmesh, grid.centres(height))
     reached = islands >= 0
     settings = scene.navmesh.settings or NavMeshSettings()
     if inflated:
@@ -103,26 +103,29 @@ def _empty_map(navmesh: NavMesh, height: float, resolution: float) -> RosMap:
     return RosMap(np.full((rows, columns), UNKNOWN, np.int8), resolution, (x, y, 0.0))
 
 
-def _islands_at(navmesh: NavMesh, centres: np.ndarray, height: float) -> np.ndarray:
+def _playable_islands(navmesh: NavMesh, centres: np.ndarray) -> np.ndarray:
     """i32 [rows, columns]: island of each cell's centre; -1 off the floor, and on islands too small for episodes."""
-    points = centres.reshape(-1, 3).astype(np.float32)
-    found = np.full(len(points), -1, np.int32)
-    there = navmesh.is_navigable(points, FLOOR_BAND)
-    found[there] = navmesh.island(points[there])
+    found = _islands_at(navmesh, centres)
     small = [island.number for island in list_islands(navmesh.data) if not island.is_playable]
     if np.isin(found, small, invert=True)[found >= 0].any():
         found[np.isin(found, small)] = -1
-    return found.reshape(centres.shape[:2])
+    return found
 
 
 def _connected(raw: NavMesh, centres: np.ndarray, reached: np.ndarray) -> np.ndarray:
     """bool [rows, columns]: cells on the islands of `raw` that contain a cell of `reached`."""
+    islands = _islands_at(raw, centres)
+    kept = np.unique(islands[reached & (islands >= 0)])
+    return np.isin(islands, kept)
+
+
+def _islands_at(navmesh: NavMesh, centres: np.ndarray) -> np.ndarray:
+    """i32 [rows, columns]: island of each cell's centre; -1 off the floor."""
     points = centres.reshape(-1, 3).astype(np.float32)
-    there = raw.is_navigable(points, FLOOR_BAND)
-    islands = np.full(len(points), -1, np.int32)
-    islands[there] = raw.island(points[there])
-    kept = np.unique(islands[reached.reshape(-1) & there])
-    return (there & np.isin(islands, kept)).reshape(reached.shape)
+    found = np.full(len(points), -1, np.int32)
+    there = navmesh.is_navigable(points, FLOOR_BAND)
+    found[there] = navmesh.island(points[there])
+    return found.reshape(centres.shape[:2])
 
 
 def _with_free(grid: RosMap, free: np.ndarray) -> RosMap:

@@ -41,7 +41,7 @@ def save_urdf(config: NavConfig, path: str | Path) -> None:
     if path.suffix.lower() != ".urdf":
         raise ArgumentError(f"{path}: found suffix {path.suffix!r}, expected .urdf")
     with replacing(path, ArgumentError) as part:
-        part.write_text(body_urdf(config))
+        part.write_text(body_urdf(config), encoding="utf-8")
 
 
 def _add_camera(robot: ET.Element, name: str, camera: CameraConfig) -> None:

@@ -15,7 +15,7 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig, config_of, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import space_of, specs_of
-from batchnav.errors import ArgumentError, ConfigError
+from batchnav.errors import ArgumentError, ConfigError, MissingPackageError
 from batchnav.export import export_policy
 from batchnav.export.deployment import read_description
 from batchnav.export.onnx_policy import PolicyStep
@@ -146,7 +146,9 @@ def test_onnxruntime_computes_what_torch_does(case, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pointnav_h200", "pointnav_rgb_h200", "pointnav_plan_small"])
+@pytest.mark.parametrize(
+    "name", ["pointnav_h200", "pointnav_rgb_h200", "pointnav_plan_small", "pointnav_waypoint_small"]
+)
 def test_bundled_policies_act_alike(name, tmp_path):
     path = tmp_path / "policy.onnx"
     export_policy(name, path)
@@ -241,8 +243,15 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
     network = ActorCritic(spaces.Box(-1.0, 1.0, (4,)), spaces.Discrete(2), SMALL)
     with pytest.raises(ArgumentError, match=r"found the observation observation \[4\], expected one of its environ"):
         export_policy(PolicyAgent(network), tmp_path / "policy.onnx")
-    for text, found in (("{", "found no JSON file"), ("[]", "found format 'list'"), ("{}", "found format None")):
+    for text, found in (("{", "does not hold JSON"), ("[]", "found format 'list'"), ("{}", "found format None")):
         (tmp_path / "policy.json").write_text(text)
         with pytest.raises(ArgumentError, match=found):
             read_description(tmp_path / "policy.json")
     assert not list(tmp_path.glob("*.onnx"))
+
+
+def test_without_the_exporters_packages_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match="export: found no package onnx, expected it: pip install"):
+        export_policy(policy(NavConfig(), replace(SMALL, encoder="simple_cnn")), tmp_path / "policy.onnx")
+    assert not list(tmp_path.iterdir())

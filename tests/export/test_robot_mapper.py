@@ -11,6 +11,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.export import RobotMapper
 from batchnav.tasks.explore import ExploreConfig
+from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
 
 BOTH = frozenset({"ego_map", "waypoint"})
@@ -56,8 +57,28 @@ def test_bad_measurements_are_refused():
         mapper.observe(depth, (0.0, 0.0, 0.0), np.float32([np.inf, 0.0]))
     with pytest.raises(ArgumentError, match="pose"):
         mapper.observe(depth, (0.0, float("nan"), 0.0), goal)
+    with pytest.raises(ArgumentError, match="pose: found 2 numbers, expected x, y and yaw"):
+        mapper.observe(depth, (0.0, 0.0), goal)
+    with pytest.raises(ArgumentError, match="found the sensors ego_map of the task objectnav"):
+        RobotMapper(frozenset({"ego_map"}), replace(CONFIG, task=ObjectNavConfig()))
     with pytest.raises(ArgumentError, match="found the sensor waypoint in a task without GPS and compass"):
         RobotMapper(BOTH, replace(CONFIG, task=PointNavConfig(gps_compass=False)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read"),
+        ('{"format": "batchnav deployment 1"}', "found no inputs with names or no environment"),
+        ('{"format": "batchnav deployment 1", "inputs": [1], "environment": {}}', "found no inputs with names"),
+        ('{"format": "batchnav deployment 1", "inputs": [], "environment": {}}', "found a policy without a map"),
+    ],
+)
+def test_files_that_describe_no_policy_are_refused(tmp_path, text, message):
+    if text is not None:
+        (tmp_path / "policy.json").write_text(text)
+    with pytest.raises(ArgumentError, match=message):
+        RobotMapper.load(tmp_path / "policy.json")
 
 
 def test_a_task_without_goal_has_a_map():

@@ -58,7 +58,8 @@ twist.__name__ = "Twist"
 def ros(monkeypatch):
     """The example as a module, over stub modules of ROS."""
     names = {
-        "rclpy": {}, "rclpy.node": {"Node": Node}, "geometry_msgs": {}, "nav_msgs": {}, "sensor_msgs": {},
+        "rclpy": {}, "rclpy.node": {"Node": Node}, "geometry_msgs": {},
+        "rclpy.signals": {"SignalHandlerOptions": SimpleNamespace(NO="no handlers")}, "nav_msgs": {}, "sensor_msgs": {},
         "geometry_msgs.msg": {"Twist": twist, "PoseStamped": object}, "nav_msgs.msg": {"Odometry": object},
         "sensor_msgs.msg": {"CameraInfo": object, "Image": object},
     }  # fmt: skip
@@ -144,6 +145,24 @@ def test_images_are_read_and_resampled(ros):
     inside = np.abs(wanted) < math.tan(math.radians(30.0))
     np.testing.assert_allclose(found[32, inside], wanted[inside], atol=0.6 / focal)
     assert not found[:, ~inside].any() and not found[0].any()
+
+
+def test_an_interrupted_node_stops_the_robot(ros, monkeypatch):
+    """The last command is published while ROS still runs, which its signal handlers would end."""
+    calls = []
+
+    def spin(node):
+        calls.append("spin")
+        raise KeyboardInterrupt
+
+    velocity = SimpleNamespace(publish=lambda command: calls.append((command.linear.x, command.angular.z)))
+    node = SimpleNamespace(velocity=velocity, destroy_node=lambda: calls.append("destroy"))
+    ros.rclpy.init = lambda signal_handler_options: calls.append(signal_handler_options)
+    ros.rclpy.spin, ros.rclpy.shutdown = spin, lambda: calls.append("shutdown")
+    monkeypatch.setattr(ros, "PolicyNode", lambda: node)
+    monkeypatch.setattr(ros.signal, "signal", lambda number, handler: calls.append(number))
+    ros.main()
+    assert calls == ["no handlers", ros.signal.SIGTERM, "spin", (0.0, 0.0), "destroy", "shutdown"]
 
 
 def test_goals_in_other_frames_and_stops(ros, tmp_path):
