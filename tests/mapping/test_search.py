@@ -119,6 +119,18 @@ def test_targets_agree_with_the_reference(house, device):
     assert {1, 2} <= kinds
 
 
+def test_each_update_reads_its_own_masks(house):
+    env, _ = searching(house, look_around=False)
+    env.reset()
+    camera, cameras = env.config.camera, env.mapper._run[0]
+    depth = torch.full((N, camera.height, camera.width), 2.0)
+    counts = []
+    for value in (0, 255, 0):
+        env.mapper.search(depth, torch.full(depth.shape, value, dtype=torch.uint8), cameras)
+        counts.append(int(env.mapper.goal_map.hits.sum()))
+    assert counts[0] < counts[1] == counts[2]
+
+
 def test_map_searcher_finds_most_goals(house):
     env, agent = searching(house, n=8)
     observation, _ = env.reset()
