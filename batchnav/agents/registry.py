@@ -109,8 +109,8 @@ def without_images(config: NavConfig) -> NavConfig:
 def make_reference_agent(name: str, env: NavEnv) -> Agent:
     """A reference agent for an environment made with `agent_config`, or for one with the same observations.
 
-    The environment's task must list the agent in `reference_agents`.
-    ArgumentError for an unknown name; ConfigError for velocity ranges that do not allow discrete actions.
+    ArgumentError for an unknown name, and for an agent that the task does not list in `reference_agents`; ConfigError
+    for velocity ranges that do not allow discrete actions.
     """
     return _make(name, env, env.task.target_radius)
 
@@ -148,7 +148,11 @@ def check_expert(name: str, config: NavConfig, key: str = "expert") -> None:
 
 def _make(name: str, env: NavEnv, radius: float) -> Agent:
     """A reference agent that stops within `radius` metres, with velocity commands where the body takes them."""
-    agent = reference_agent(name).make(env, radius)
+    name, task = agent_name(name), env.config.task_name
+    entry, known = reference_agent(name), TASKS[task].reference_agents
+    if name not in known:
+        raise ArgumentError(f"agent: found {name!r} with the task {task}, expected one of {', '.join(known)}")
+    agent = entry.make(env, radius)
     return agent if env.config.body.is_discrete else VelocityControlAgent(agent, env)
 
 

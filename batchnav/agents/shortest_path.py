@@ -151,7 +151,7 @@ class ShortestPathAgent:
     @torch.inference_mode(False)
     def __init__(self, env: NavEnv, radius: float | None = None):
         self.task, target, scratch = env.task, env.task.nearest_target, env.sim.search_scratch(env.num_envs)
-        assert target is not None  # `Task.reference_agents` names this agent only where the task has a target
+        assert target is not None  # `make_reference_agent` refuses tasks without a target
         self.follower = PathFollower(env, target, env.task.target_radius if radius is None else radius, scratch)
 
     def reset(self, num_envs: int) -> None:

@@ -79,6 +79,12 @@ def test_an_unknown_agent_is_named():
         agent_config("best", NavConfig())
 
 
+def test_an_agent_of_other_tasks_is_refused(scene):
+    env = NavEnv([scene], 1, "cpu", task="explore", sensors=(), seed=0)
+    with pytest.raises(ArgumentError, match="agent: found 'shortest_path' with the task explore, expected one of rand"):
+        make_reference_agent("shortest_path", env)
+
+
 def test_an_expert_stops_before_the_success_distance(scene):
     env = NavEnv([scene], 1, "cpu", sensors=(), seed=0)
     assert make_expert("greedy", env).radius == pytest.approx(0.2 * EXPERT_STOP_RATIO)
