@@ -17,12 +17,14 @@ class EvaluateOptions:
 
     agents: tyro.conf.Positional[tuple[str, ...]] = ()
     """Agents to evaluate: policies (files, run folders, bundled names such as pointnav_h200) and reference agents of
-    the task (random, forward, greedy, map_planner, map_planner_anticipation, shortest_path, frontier)."""
+    the task (random, forward, greedy, map_planner, map_planner_anticipation, map_searcher, shortest_path,
+    frontier)."""
     task: str = "pointnav"
     """Task of reference agents that are evaluated without a policy; a policy's file names its task."""
     split: str = "val"
-    """Name of a fixed episode file: val, test (procedural houses). PointNav only: hall, building, block, scan (other
-    scene families), and wide_val, wide_test (bodies of radius 0.18 m, as in the Habitat challenges)."""
+    """Name of a fixed episode file: val, test (procedural houses); PointNav and ObjectNav: building (corridor floors).
+    PointNav only: hall, block, scan (other scene families), and wide_val, wide_test (bodies of radius 0.18 m, as in the
+    Habitat challenges)."""
     episodes: Path | None = None
     """Episode file to use instead of --split: your own, or Habitat's with its folder `content`."""
     scenes_dir: Path = SCENES_DIR

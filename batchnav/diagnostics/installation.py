@@ -19,11 +19,13 @@ PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
 EXTRAS = {
     "draco": (("DracoPy",), "compressed meshes of glTF files"),
     "basisu": (("opengl_basisu",), "KTX 2 textures of glTF files"),
+    "collada": (("pycollada",), "COLLADA meshes (.dae)"),
+    "export": (("onnx", "onnxscript", "onnxruntime"), "batchnav export"),
     "viewer": (("viser",), "batchnav view"),
     "adapters": (("stable-baselines3", "skrl", "rsl-rl-lib", "torchrl"), "other RL libraries"),
     "video": (("av",), "MP4 videos"),
 }
-"""Optional packages by extra, and what they are for. Those of "cuda" depend on the machine."""
+"""Optional packages by extra, and what they are for. Those of "cuda" depend on the machine; "policies" is for wheels."""
 LEAST_SPACE = 1 << 30
 """Free bytes of the cache folder's disk below which it is reported."""
 

@@ -42,7 +42,7 @@ def load_metrics(path: str | Path) -> tuple[list[dict], list[dict]]:
 
 
 def parse_row(line: str) -> dict:
-    """A line of `metrics.jsonl`. Integers of more digits than int64 has become floats.
+    """A line of `metrics.jsonl`. Integers of more than 18 digits are read as floats.
 
     Raises NotJSONError; ValueError where it is no object with a step "frames" from 0 to MAX_FRAMES, or its "eval" is no
     object.

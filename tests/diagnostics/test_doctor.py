@@ -3,6 +3,10 @@
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
 
 import batchnav
 from batchnav.data.scenes import measure_scenes
@@ -31,6 +35,16 @@ def test_doctor_names_missing_extras_and_its_version(monkeypatch):
     assert found["batchnav"].found == batchnav.__version__
     assert found["extra video"].advice == f"for MP4 videos: {install_command('video')}"
     assert "skrl missing" in found["extra adapters"].found and not found["extra viewer"].advice
+
+
+def test_doctor_knows_every_extra_and_its_packages():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {
+        extra: {Requirement(line).name for line in lines} for extra, lines in project["optional-dependencies"].items()
+    }
+    for extra in ("cuda", "dev", "docs", "policies"):
+        extras.pop(extra)
+    assert {extra: set(packages) for extra, (packages, _) in installation.EXTRAS.items()} == extras
 
 
 def test_doctor_reports_a_cache_folder_that_cannot_be_used(tmp_path, monkeypatch):
