@@ -25,7 +25,7 @@ EXTRAS = {
     "adapters": (("stable-baselines3", "skrl", "rsl-rl-lib", "torchrl"), "other RL libraries"),
     "video": (("av",), "MP4 videos"),
 }
-"""Optional packages by extra, and what they are for. Those of "cuda" depend on the machine; "policies" is for wheels."""
+"""Optional packages by extra, and their purpose. Those of "cuda" depend on the machine; "policies" is for wheels."""
 LEAST_SPACE = 1 << 30
 """Free bytes of the cache folder's disk below which it is reported."""
 
