@@ -1,10 +1,10 @@
-"""docs/notebooks/first_agent.ipynb runs from top to bottom with short training, and shows its pictures."""
+"""docs/get_started/first_agent.ipynb runs from top to bottom with short training, and shows its pictures."""
 
 import pytest
 
 from tests.pages import ROOT
 
-NOTEBOOK = ROOT / "docs" / "notebooks" / "first_agent.ipynb"
+NOTEBOOK = ROOT / "docs" / "get_started" / "first_agent.ipynb"
 SHORT = "frames, houses, episodes = 4096, 2, 8"
 
 

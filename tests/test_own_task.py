@@ -1,4 +1,4 @@
-"""The tutorial docs/own_task.md: its files are short, and its program works."""
+"""The tutorial docs/tutorials/own_task.md: its files are short, and its program works."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from batchnav.training.config import TrainingConfig
 from batchnav.training.loop import train
 from tests.pages import blocks
 
-PAGE = Path(__file__).parents[1] / "docs" / "own_task.md"
+PAGE = Path(__file__).parents[1] / "docs" / "tutorials" / "own_task.md"
 LINES = {"reach_height": 80, "nearness": 40}
 """Maximum number of lines of a file."""
 

@@ -6,7 +6,7 @@
     python train/pointnav.py --config configs/explore_depth_cpu.yaml --out runs/explore
 
 `--help` lists the options, including every field of the configuration. Under torchrun each process uses one GPU
-(docs/several_gpus.md).
+(docs/howto/several_gpus.md).
 """
 
 import sys

@@ -18,7 +18,7 @@ With --resident-scenes K, K houses are in memory at a time, and the whole loop i
 "host_cores" is the process's CPU time divided by wall time. "tuned" is true with Inductor's coordinate descent
 tuning, which TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=1 turns on.
 
-Several processes (docs/several_gpus.md) each have that many environments and minibatch frames, and a share of the
+Several processes (docs/howto/several_gpus.md) each have that many environments and minibatch frames, and a share of the
 houses. Rates are totals; "per_gpu" is the rate of one process. "communication" is the share of the loop spent on
 summing gradients over processes, including the wait for the slowest process. "all_reduce" is the duration of one sum
 without waiting, seconds.

@@ -3,7 +3,7 @@
     batchnav export pointnav_plan_small --out policy.onnx
     batchnav export runs/mine --out robot/policy.onnx --camera-height 0.6 --hfov-deg 87
 
-`docs/deploy_on_a_robot.md` describes both files.
+`docs/howto/deploy_on_a_robot.md` describes both files.
 """
 
 from __future__ import annotations

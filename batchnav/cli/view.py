@@ -5,7 +5,7 @@
     batchnav view --episodes val --agents pointnav_h200 shortest_path
 
 The command serves a page at http://127.0.0.1:8080 and needs no display. Over ssh, forward the port:
-`ssh -L 8080:localhost:8080 MACHINE`. `docs/viewer.md` describes the page and its keys.
+`ssh -L 8080:localhost:8080 MACHINE`. `docs/howto/viewer.md` describes the page and its keys.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Description of a policy for a program on a robot: cameras, inputs with units and conventions, actions, as JSON.
 
-The file is self-contained: a program reads it beside the ONNX file without this package. `docs/deploy_on_a_robot.md`
-describes its fields.
+The file is self-contained: a program reads it beside the ONNX file without this package.
+`docs/howto/deploy_on_a_robot.md` describes its fields.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """PointNav episodes in habitat-sim: its renderer and PathFinder, with the formulas of habitat-lab.
 
 habitat-sim is imported when a `HabitatSim` is made. No package registry has it, and conda's packages are for Python
-3.9, so build it from source (docs/from_habitat.md). Written for habitat-sim 0.3, with documented functions only.
+3.9, so build it from source (docs/get_started/from_habitat.md). Written for habitat-sim 0.3, with documented functions
+only.
 """
 
 from __future__ import annotations
@@ -199,6 +200,7 @@ def _import() -> Any:
         import habitat_sim
     except ImportError as error:
         raise DeviceError(
-            "habitat_sim: not installed, expected habitat-sim 0.3, built from source; see docs/from_habitat.md"
+            "habitat_sim: not installed, expected habitat-sim 0.3, built from source; "
+            "see docs/get_started/from_habitat.md"
         ) from error
     return habitat_sim

@@ -1,7 +1,7 @@
 """`ProgressTask`, the base of tasks without a goal: agents start at random positions and are rewarded for progress.
 
 The base class samples starts, moves bodies, ends episodes and computes metrics. A subclass measures progress: in torch,
-as docs/own_task.md shows, or in its own kernels, as `tasks/flee.py` and `tasks/explore.py` do.
+as docs/tutorials/own_task.md shows, or in its own kernels, as `tasks/flee.py` and `tasks/explore.py` do.
 
 A stop ends the episode. `score` runs concurrently with the begin of the next episodes. Therefore only `score` writes
 progress and return; in the first step of an episode it starts from 0.

@@ -183,7 +183,10 @@ class GoalTask:
             torch.where(due | all_agents, sampled, now, out=now)
 
     def score(self) -> None:
-        """Compute reward and metrics of the step. A subclass may change `reward` afterwards (docs/change_reward.md)."""
+        """Compute reward and metrics of the step. A subclass may change `reward` afterwards.
+
+        `docs/howto/change_reward.md` shows how.
+        """
         self._score()
 
     def sample_episodes(self) -> None:

@@ -1,6 +1,6 @@
 """README's animation: an agent in unseen houses, with its observations and its path on the map.
 
-    python docs/figures/animation.py --out docs/agents.webp
+    python docs/figures/animation.py --out docs/images/agents.webp
 
 Plays episodes that are evenly spaced in the file, each once, as evaluation does; each row shows one episode. The agent
 gets the observations that it was trained on. The pictures show the same views larger, in colour, depth and semantics.

@@ -1,4 +1,4 @@
-"""Maps of the large buildings in docs/environments.md, to one scale, each with a path that is a long detour.
+"""Maps of the large buildings in docs/concepts/environments.md, to one scale, each with a path that is a long detour.
 
     python docs/figures/buildings.py --out docs/images/buildings.png
     python docs/figures/buildings.py --scenes block:1 block:5 block:6 --out docs/images/blocks.png

@@ -1,9 +1,9 @@
 """Figures of observations and maps for the docs: `sensors.png`, `finishes.webp`, `maps.png` and `guesses.png`.
 
-    python docs/figures/pictures.py sensors --out docs/sensors.png
-    python docs/figures/pictures.py materials --out docs/finishes.webp
-    python docs/figures/pictures.py maps --out docs/maps.png
-    python docs/figures/pictures.py predictions --out docs/guesses.png
+    python docs/figures/pictures.py sensors --out docs/images/sensors.png
+    python docs/figures/pictures.py materials --out docs/images/finishes.webp
+    python docs/figures/pictures.py maps --out docs/images/maps.png
+    python docs/figures/pictures.py predictions --out docs/images/guesses.png
 
 Camera poses are those that see the most categories among many random poses in a scene. Maps are those of a map planner
 in the episode with the longest path among several.

@@ -1,6 +1,6 @@
-"""The recorded observation of docs/deploy_on_a_robot.md: python -m docs.figures.robot
+"""The recorded observation of docs/howto/deploy_on_a_robot.md: python -m docs.figures.robot
 
-Writes docs/robot/: images as from a robot's camera, and numbers that follow from them.
+Writes docs/howto/robot/: images as from a robot's camera, and numbers that follow from them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import batchnav
 from batchnav.envs.config import config_of
 from batchnav.export import RobotMapper
 
-FOLDER = Path(__file__).parents[1] / "robot"
+FOLDER = Path(__file__).parents[1] / "howto" / "robot"
 SCENE, POLICY, SEED, TURNS = "house:7", "pointnav_plan_small", 11, 7
 PIXELS = ((10, 10), (32, 32), (50, 20), (60, 55))
 """Rows and columns of the pixels that the file of numbers lists."""

@@ -3,8 +3,8 @@
     python -m eval.publish.tables            # rewrite the text between `<!-- results NAME -->` and `<!-- end -->`
     python -m eval.publish.tables --check    # exit with 1 if a file differs from its tables
 
-The files are README.md, eval/results/README.md and docs/adapters.md. NAME is `main`, `leaderboard` (summary.py) or a
-key of TABLES. Conditions select rows by parameter, metric or machine ("H200", "CPU"), for example
+The files are README.md, eval/results/README.md and docs/howto/other_libraries.md. NAME is `main`, `leaderboard`
+(summary.py) or a key of TABLES. Conditions select rows by parameter, metric or machine ("H200", "CPU"), for example
 `<!-- results pointnav split=val|test seed=0 -->`.
 """
 
@@ -25,7 +25,7 @@ from batchnav.report.results import figure, shown, unit
 from eval.publish.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = tuple(ROOT / name for name in ("README.md", "eval/results/README.md", "docs/adapters.md"))
+FILES = tuple(ROOT / name for name in ("README.md", "eval/results/README.md", "docs/howto/other_libraries.md"))
 BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 SPLITS = ("val", "test", "test_120", "procthor_unseen", "aws_small_house")
 METRICS = {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}

@@ -5,7 +5,8 @@
 
 habitat-sim uses its own renderer and navmesh: the navmesh next to Habitat's scene files, or one that it bakes from
 batchnav's scenes. It must be installed, built from source for this Python. The policy takes its most probable actions.
-Prints a comparison, and writes it with every episode to --out. docs/from_habitat.md explains the differences.
+Prints a comparison, and writes it with every episode to --out. docs/get_started/from_habitat.md explains the
+differences.
 """
 
 from __future__ import annotations

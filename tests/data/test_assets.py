@@ -104,7 +104,7 @@ def test_the_licence_of_every_dependency_is_listed():
     extras = {name: packages for name, packages in project["optional-dependencies"].items() if name not in TOOLS}
     needed = {(_package(line), "") for line in project["dependencies"]}
     needed |= {(_package(line), extra) for extra, packages in extras.items() for line in packages}
-    page = (ASSETS.parent / "docs" / "licences.md").read_text(encoding="utf-8")
+    page = (ASSETS.parent / "docs" / "reference" / "licences.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and "---" not in line]
     listed = {(row[0], row[1] if len(row) == 3 else "") for row in rows if row[0] != "package"}
     assert listed == needed

@@ -1,4 +1,4 @@
-"""The recorded observation of docs/deploy_on_a_robot.md is the simulator's."""
+"""The recorded observation of docs/howto/deploy_on_a_robot.md is the simulator's."""
 
 import json
 

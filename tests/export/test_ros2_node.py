@@ -18,7 +18,7 @@ from batchnav.export import export_policy
 from batchnav.sim.bodies import BodyConfig
 from tests.export.test_onnx_policy import SMALL, policy
 
-NODE = Path(__file__).parents[2] / "docs" / "ros2_node.py"
+NODE = Path(__file__).parents[2] / "docs" / "howto" / "ros2_node.py"
 TOLERANCE = 1e-3
 """Of speeds and observations; images are in millimetres, as from a robot's camera."""
 ENV = NavConfig(body=BodyConfig(control="velocity"))

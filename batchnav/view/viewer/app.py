@@ -161,7 +161,7 @@ class Viewer:
             self.episode = gui.add_slider("number", 0, max(1, len(session.episodes) - 1), 1, 0)
             self.time = gui.add_slider("step", 0, 1, 1, 0)
             self.play = gui.add_button("Play")
-            self.hops = gui.add_button_group("steps", ("start", "back", "forward", "end"))
+            self.hops = gui.add_button_group("steps", ("start", "step back", "step forward", "end"))
             self.speed = gui.add_dropdown("steps per second", tuple(map(str, SPEEDS)), initial_value="10")
             self.episodes = gui.add_button_group("episode", ("previous", "next", "next failure"))
             self.end_search = gui.add_button("End search", visible=False)
@@ -187,8 +187,8 @@ class Viewer:
         """Connect the panel's controls to their handlers."""
         hops: dict[str, Callable[[], int]] = {
             "start": lambda: 0,
-            "back": lambda: self.step - 1,
-            "forward": lambda: self.step + 1,
+            "step back": lambda: self.step - 1,
+            "step forward": lambda: self.step + 1,
             "end": lambda: self.last_step,
         }
         self.play.on_click(self._locked(lambda _: self.toggle()))

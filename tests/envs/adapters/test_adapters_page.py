@@ -1,4 +1,4 @@
-"""docs/adapters.md: each example learns CartPole as written; so does the single-file program."""
+"""docs/howto/other_libraries.md: each example learns CartPole as written; so does the single-file program."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 from batchnav.cartpole.env import CartPoleEnv
 from train import ppo_single_file
 
-PAGE = Path(__file__).parents[3] / "docs" / "adapters.md"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "other_libraries.md"
 LEARNED = 150.0
 """Mean return of the most probable actions. Random actions reach 22, the examples 290 to 500."""
 
