@@ -9,7 +9,7 @@ import os
 from batchnav.gym import register_when_imported
 
 # Read by OpenMP when torch loads it: waiting threads sleep instead of spinning. On cores that
-# another program uses too, spinning can bring training nearly to a halt (eval/LOG.md).
+# another program uses too, spinning can bring training nearly to a halt (eval/log).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"

@@ -225,7 +225,7 @@ def _agent_line(agent: Agent, found: dict[tuple[str, str], Row], splits: list[st
     command += f" --seed {seed}" if command and seed else ""
     trained = rounded(frames) if frames else ""
     name += f", {kind}" if kind else ""
-    return [name, trained, *cells, max(dates), ", ".join(commits), f"`{command}`" if command else "see LOG.md"]
+    return [name, trained, *cells, max(dates), ", ".join(commits), f"`{command}`" if command else "see the log"]
 
 
 def newest(figure: Figure) -> Row | None:
