@@ -1,4 +1,4 @@
-"""Tables with rounded values from the rows of eval/results: README's main results, and the leaderboard of agents."""
+"""The leaderboard of agents, and the newest values of the rows of eval/results."""
 
 from __future__ import annotations
 
@@ -27,97 +27,8 @@ class Figure(NamedTuple):
     policy: str = ""
     """Bundled policy of the row, found by `policy_sha256`; "": any agent."""
     without_hash: str = ""
-    """Conditions that identify the policy in rows without a hash."""
+    """Conditions that identify the policy in rows without a hash; "": no such row."""
 
-
-class Claim(NamedTuple):
-    """A line of the main table."""
-
-    quantity: str
-    """First column: what is measured, in which unit, on which machine."""
-    ours: Figure
-    """batchnav's value."""
-    compared: tuple[Figure, ...]
-    """Values of peers or reference agents."""
-
-
-def _pointnav(agent: str, metric: str) -> Figure:
-    """A reference agent or the blind agent on PointNav's `val`."""
-    name = {"shortest_path": "shortest-path follower", "blind": "blind agent"}[agent]
-    return Figure(name, "pointnav", f"metric={metric} split=val agent={agent}")
-
-
-def _policy(policy: str, metric: str, without_hash: str, name: str = "") -> Figure:
-    """A bundled policy on `val`, with sampled actions; `without_hash` identifies its rows that have no hash."""
-    conditions = f"metric={metric} split=val renderer=|raycast sample=|True camera_height= hfov_deg="
-    return Figure(name, "pointnav", conditions, policy, f"agent=learned {without_hash}")
-
-
-def _task(task: str, metric: str, agent: str, name: str = "") -> Figure:
-    """An agent on another task's `val`."""
-    return Figure(name, task, f"metric={metric} split=val agent={agent}")
-
-
-def _render(name: str, renderer: str, machine: str, agents: int, sensors: str = "|depth") -> Figure:
-    scene = f"scene=aws_small_house{'_textured' if 'rgb' in sensors else ''} width=64 metric=frames_per_second"
-    where = f"machine={machine} num_agents={agents}"
-    return Figure(name, "render", f"{scene} {where} renderer={renderer} sensors={sensors}")
-
-
-def _training(name: str, part: str, ranks: int = 1) -> Figure:
-    """Training throughput of the paper's network: part "whole", or "policy" for the policy-only bound."""
-    params = "policy=paper num_envs=4096 minibatches=16 width=64 resident_scenes=0 deterministic=False"
-    return Figure(name, "train", f"part={part} ranks={ranks} {params}")
-
-
-def _cartpole(name: str, how: str) -> Figure:
-    """Throughput of a variant of CartPole."""
-    return Figure(name, "cartpole", f"part=scaling num_envs=65536 machine=H200 how={how}")
-
-
-_DEPTH = "renderer=raycast sample=True frames=165019648"
-CLAIMS = (
-    Claim("PointNav success rate, 20 unseen houses", _policy("pointnav_h200", "success", _DEPTH),
-          (_pointnav("shortest_path", "success"), _pointnav("blind", "success"))),
-    Claim("PointNav SPL, 20 unseen houses", _policy("pointnav_h200", "spl", _DEPTH),
-          (_pointnav("shortest_path", "spl"), _pointnav("blind", "spl"))),
-    Claim("PointNav SPL, map planner without learning (`map_planner`)",
-          Figure("", "pointnav", "metric=spl split=val agent=map_planner"), ()),
-    Claim("PointNav SPL, map planner with initial scan and occupancy anticipation (`map_planner_anticipation`)",
-          Figure("", "pointnav", "metric=spl split=val agent=map_planner_anticipation"),
-          (_policy("pointnav_waypoint_small", "spl", "frames=29360128 sensors=depth+waypoint",
-                   "trained policy `pointnav_waypoint_small`"),)),
-    Claim("PointNav SPL, small policy for two CPU cores (`pointnav_cpu`)", Figure("", "pointnav", "metric=spl "
-          "split=val agent=learned|pointnav_cpu renderer=raycast sample=True frames=5001216 seed=0 encoder=simple_cnn"),
-          ()),
-    Claim("PointNav SPL, small policy with waypoint and expert (`pointnav_plan_small`)",
-          _policy("pointnav_plan_small", "spl", "sample=True frames=61440 sensors=depth+waypoint"), ()),
-    Claim("Flee, the same houses: final distance, share of the largest possible",
-          _task("flee", "share_of_farthest", "learned|flee_h200"),
-          (_task("flee", "share_of_farthest", "shortest_path", "shortest-path follower"),
-           _task("flee", "share_of_farthest", "random", "random actions"))),
-    Claim("Explore, the same houses: square metres visited in 500 steps",
-          _task("explore", "cells", "learned|explore_h200"),
-          (_task("explore", "cells", "frontier", "frontier explorer, true map"),
-           _task("explore", "cells", "random", "random actions"))),
-    Claim("End-to-end training throughput, the paper's network, frames/s on one H200", _training("", "whole"),
-          (_training("policy-only bound", "policy"),)),
-    Claim("End-to-end training throughput on two H200", _training("", "whole", 2), ()),
-    Claim("Rendering, 64x64 depth, a furnished house, frames/s on one H200", _render("", "raycast", "H200", 4096),
-          (_render("Warp 1.19", "warp_1.19.0_cubql", "H200", 4096),)),
-    Claim("Rendering, 64x64 depth and textured colour, frames/s on one H200",
-          _render("", "raycast", "H200", 4096, "rgb+depth"),
-          (_render("Warp 1.19", "warp_1.19.0_cubql", "H200", 4096, "rgb+depth"),)),
-    Claim("Rendering, 64x64 depth, frames/s on two CPU cores", _render("", "raycast", "CPU", 256),
-          (_render("Embree", "Embree_(embreex_4.4.0.post1)", "CPU", 256),)),
-    Claim("Geodesic distances per second on a navmesh, one H200",
-          Figure("", "navmesh", "metric=geodesics_per_second machine=H200"),
-          (Figure("two CPU cores", "navmesh", "metric=geodesics_per_second machine=CPU"),)),
-    Claim("CartPole, 65,536 environments, steps/s on one H200", _cartpole("", "graph"),
-          (_cartpole("gymnax", "gymnax_1.0.1_scan,_jax_0.11.2_gpu"),
-           _cartpole("compiled PyTorch in a CUDA graph", "torch_compiled,_graph"))),
-)  # fmt: skip
-"""Lines of README's table of main results."""
 
 _LOW_COEF = "--imitation.coef 0.1 --ppo.entropy-coef 0.01"
 _IN_METRES = "batchnav train --config pointnav_depth_cpu --policy.no-log-distance"
@@ -176,18 +87,6 @@ TRAINED_BY = {
 """Training command by frames, encoder and sensors, for agents that can be trained with the current version."""
 
 
-def main_table() -> str:
-    """Table of the claims that have rows, in Markdown; "No figures yet." without any."""
-    cells = [["", "batchnav", "compared with", "commit"], ["---", "---:", "---", "---"]]
-    for claim in CLAIMS:
-        ours, peers = newest(claim.ours), [(peer.name, newest(peer)) for peer in claim.compared]
-        if ours:
-            compared = "; ".join(f"{name}: {rounded(row['value'])}" for name, row in peers if row)
-            commits = dict.fromkeys(row["commit"] for row in (ours, *(row for _, row in peers if row)))
-            cells.append([claim.quantity, f"**{rounded(ours['value'])}**", compared, ", ".join(commits)])
-    return markdown(cells) if len(cells) > 2 else "No figures yet.\n"
-
-
 def leaderboard() -> str:
     """Table with a line per agent, best SPL on `val` first: success and SPL on each split, date, commit, command."""
     lines: dict[Agent, dict[tuple[str, str], Row]] = {}
@@ -239,7 +138,7 @@ def newest(figure: Figure) -> Row | None:
             if (
                 row["params"]["policy_sha256"] == digest
                 if "policy_sha256" in row["params"]
-                else is_wanted(row, unhashed)
+                else unhashed and is_wanted(row, unhashed)
             )
         ]
     return found[-1] if found else None
@@ -303,4 +202,4 @@ def rounded(value: float) -> str:
     return f"{value:.2f}" if value <= 1.0 else f"{float(f'{value:.2g}'):,.0f}"
 
 
-SUMMARIES = {"main": main_table, "leaderboard": leaderboard}
+SUMMARIES = {"leaderboard": leaderboard}

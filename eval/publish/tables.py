@@ -1,10 +1,11 @@
-"""Write the tables of results from eval/results/*.jsonl; each cell shows the newest row, with its commit.
+"""Write the tables of results from eval/results/*.jsonl; each cell shows the newest row.
 
     python -m eval.publish.tables            # rewrite the text between `<!-- results NAME -->` and `<!-- end -->`
     python -m eval.publish.tables --check    # exit with 1 if a file differs from its tables
 
-The files are README.md, eval/results/README.md and docs/howto/other_libraries.md. NAME is `main`, `leaderboard`
-(summary.py) or a key of TABLES. Conditions select rows by parameter, metric or machine ("H200", "CPU"), for example
+The files are README.md, eval/results/README.md and docs/howto/other_libraries.md. NAME is a key of TABLES, of
+summary.py's or of readme.py's. Lines of eval/results/README.md end with the rows' commits, those of other files with
+their dates. Conditions select rows by parameter, metric or machine ("H200", "CPU"), for example
 `<!-- results pointnav split=val|test seed=0 -->`.
 """
 
@@ -22,12 +23,15 @@ import numpy as np
 from batchnav.evaluation.intervals import Interval, format_interval
 from batchnav.ppo.config import PPOConfig
 from batchnav.report.results import figure, shown, unit
+from eval.publish import readme
 from eval.publish.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = tuple(ROOT / name for name in ("README.md", "eval/results/README.md", "docs/howto/other_libraries.md"))
 BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 SPLITS = ("val", "test", "test_120", "procthor_unseen", "aws_small_house")
+WHOLE = {**SUMMARIES, **readme.TABLES}
+"""Tables without conditions."""
 METRICS = {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}
 
 
@@ -35,20 +39,21 @@ def main() -> None:
     """Rewrite or check the tables of all files."""
     for path in FILES:
         text = path.read_text(encoding="utf-8")
-        names = (*TABLES, *SUMMARIES)
+        stamp = "commit" if path.parent.name == "results" else "date"
+        names = (*TABLES, *WHOLE)
         unknown = {match[2] for match in BLOCK.finditer(text)} - set(names)
         if unknown:
             sys.exit(f"{path}: found <!-- results {min(unknown)} -->, expected one of {', '.join(names)}")
-        new = BLOCK.sub(lambda m: m[1] + made(m[2], m[3]) + m[4], text)
+        new = BLOCK.sub(lambda m, stamp=stamp: m[1] + made(m[2], m[3], stamp) + m[4], text)
         if "--check" not in sys.argv:
             path.write_text(new, encoding="utf-8")
         elif new != text:
             sys.exit(f"{path}: found tables that differ from eval/results; run python -m eval.publish.tables")
 
 
-def made(name: str, conditions: str) -> str:
-    """Markdown table of a name, with the rows that meet the conditions."""
-    return SUMMARIES[name]() if name in SUMMARIES else table(name, parse(conditions))
+def made(name: str, conditions: str, stamp: str = "commit") -> str:
+    """Markdown table of a name, with the rows that meet the conditions; `stamp` is the entry in its last column."""
+    return WHOLE[name]() if name in WHOLE else table(name, parse(conditions), stamp)
 
 
 class Layout(NamedTuple):
@@ -68,7 +73,7 @@ class Layout(NamedTuple):
     """Returns True if a row replaces an older one in its cell."""
 
 
-def table(name: str, wanted: dict[str, list[str]]) -> str:
+def table(name: str, wanted: dict[str, list[str]], stamp: str = "commit") -> str:
     """Markdown table of the rows that have the wanted values."""
     layout, lines, titles = TABLES[name], {}, {}
     rows = [row for row in wanted_rows(layout.benchmark, wanted) if layout.column(row)]
@@ -81,12 +86,12 @@ def table(name: str, wanted: dict[str, list[str]]) -> str:
     if not lines:
         return "No figures yet.\n"
     labels = [i for i in range(len(layout.labels)) if any(line[i] for line in lines)]  # without empty columns
-    head = [*(list(layout.labels)[i] for i in labels), *titles, "commit"]
+    head = [*(list(layout.labels)[i] for i in labels), *titles, stamp]
     cells = [head, ["---"] * len(labels) + ["---:"] * len(titles) + ["---"]]
     for line, found in lines.items():
-        commits = dict.fromkeys(row["commit"] for row in found.values())
+        stamps = dict.fromkeys(row[stamp] for row in found.values())
         figures = (layout.cell(found[title]) if title in found else "" for title in titles)
-        cells.append([*(line[i] for i in labels), *figures, ", ".join(commits)])
+        cells.append([*(line[i] for i in labels), *figures, ", ".join(stamps)])
     return markdown(cells)
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from batchnav.report import results
-from eval.publish import summary, tables
+from eval.publish import readme, summary, tables
 
 STAMP = {"machine": "NVIDIA H200", "commit": "1234567", "date": "2026-11-21"}
 H200, CPU = "NVIDIA H200", "CPU: Some(R) Processor @ 2.50GHz, 2 cores"
@@ -130,12 +130,17 @@ def test_a_policy_is_found_by_its_hash_and_in_older_rows_by_its_training(files):
         write("pointnav", ("spl", spl, params, {}))
 
     trained = {"frames": 165_019_648, "seed": 7}
+    (policy,) = (policy for policy in readme.POLICIES if policy.name == "pointnav_h200")
+
+    def spl():
+        return summary.newest(readme.figure_of(policy, "val", "spl"))["value"]
+
     measured(0.5, agent="learned", **trained)
-    assert summary.newest(summary.CLAIMS[1].ours)["value"] == 0.5
+    assert spl() == 0.5
     digest = summary.bundled_sha256("pointnav_h200")
     measured(0.6, agent="pointnav_h200", policy_sha256=digest, frames=1, seed=0)
     measured(0.7, agent="other", policy_sha256="0" * 16, **trained)
-    assert summary.newest(summary.CLAIMS[1].ours)["value"] == 0.6
+    assert spl() == 0.6
 
 
 def test_rows_with_and_without_a_hash_share_a_line(files):
@@ -149,13 +154,44 @@ def test_rows_with_and_without_a_hash_share_a_line(files):
     assert line.startswith("| mine | 1,000 | 0.700 | 0.600 |")
 
 
-def test_the_main_table_rounds_and_names_peers(files):
-    assert tables.made("main", "") == "No figures yet.\n"
+def test_readme_has_throughput_with_peers_and_a_caption(files):
+    assert tables.made("throughput", "") == "No figures yet.\n"
     params = {"scene": "aws_small_house", "num_agents": 4096, "height": 64, "width": 64}
-    write("render", ("frames_per_second", 2_519_607.0, {**params, "renderer": "raycast"}, {"commit": "old"}))
+    write("render", ("frames_per_second", 2_519_607.0, {**params, "renderer": "raycast"}, {"date": "2026-11-20"}))
     write("render", ("frames_per_second", 1_013_000.0, {**params, "renderer": "warp 1.19.0 cubql"}, {}))
-    (line,) = tables.made("main", "").splitlines()[2:]
-    assert line.endswith("| **2.5 million** | Warp 1.19: 1 million | old, 1234567 |")
+    line, _, caption = tables.made("throughput", "").splitlines()[2:]
+    assert line.endswith("| **2.5 million** | Warp 1.19: 1 million |")
+    assert caption.endswith("H200; 2026-11-20 to 2026-11-21.*")
+
+
+def test_readme_has_agents_by_scene_family_and_policies_with_intervals(files):
+    assert tables.made("learning", "") == "No figures yet.\n"
+    digest, ends = summary.bundled_sha256("pointnav_h200"), {"low": 0.85, "high": 0.95, "machine": CPU}
+    mine = {"agent": "pointnav_h200", "policy_sha256": digest, "episodes": 200}
+    for split, spl in (("val", 0.9), ("hall", 0.8)):
+        write("pointnav", ("spl", spl, {**mine, "split": split}, ends))
+        write("pointnav", ("success", 0.99, {**mine, "split": split}, ends))
+    write("pointnav", ("spl", 0.95, {"agent": "map_planner", "split": "val", "episodes": 200}, {}))
+    write("pointnav", ("spl", 0.1, {"agent": "map_planner", "split": "val", "camera_height": 0.3}, {}))
+    *lines, _, caption = tables.made("learning", "").splitlines()
+    assert lines[2] == "| map planner (no learned policy) | 0.95 |  |  |  |  |"  # best on val first
+    assert lines[3] == "| `pointnav_h200` | 0.90 | 0.80 |  |  |  |"
+    assert caption == "*200 episodes in 20 unseen scenes of each family. CPU and H200; 2026-11-21.*"
+    (line,) = (line for line in tables.made("policies", "").splitlines() if "pointnav_h200" in line)
+    assert line.endswith("| 0.990 (0.850 to 0.950) | 0.900 (0.850 to 0.950) | 22 MB |")
+
+
+def test_lines_end_with_commits_on_the_results_page_and_with_dates_elsewhere(files, monkeypatch):
+    write("sim", ("steps_per_second", 8.0, {"scene": "a", "num_envs": 8, "actions": "all"}, {}))
+    results_page = files.parent / "results" / "README.md"
+    results_page.parent.mkdir()
+    for page in (files, results_page):
+        page.write_text("<!-- results sim -->\n<!-- end -->\n")
+    monkeypatch.setattr(tables, "FILES", (files, results_page))
+    monkeypatch.setattr(sys, "argv", ["tables.py"])
+    tables.main()
+    assert files.read_text().splitlines()[-2].endswith("| 2026-11-21 |")
+    assert results_page.read_text().splitlines()[-2].endswith("| 1234567 |")
 
 
 def test_the_check_finds_outdated_tables(files, monkeypatch):
@@ -168,7 +204,7 @@ def test_the_check_finds_outdated_tables(files, monkeypatch):
     assert "stale" in files.read_text()
     monkeypatch.setattr(sys, "argv", ["tables.py"])
     tables.main()
-    assert files.read_text() == page.format("".join(line + "\n" for line in lines("sim")))
+    assert files.read_text() == page.format(tables.table("sim", {}, "date"))
     monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
     tables.main()
     files.write_text("<!-- results smi -->\n<!-- end -->\n")
