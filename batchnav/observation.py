@@ -5,7 +5,7 @@ Letters, units and frames are those of `batchnav/types.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -133,6 +133,14 @@ class ObservationSource(Protocol):
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Write the current observation to `out` [N, *spec.shape], of the spec's dtype or its storage."""
         ...
+
+
+def memory_of(sources: Iterable[ObservationSource], num_envs: int, device: torch.device) -> int:
+    """Bytes that sources allocate in addition to images and observations; parts that they share count once."""
+    parts: dict[str, int] = {}
+    for source in sources:
+        parts |= source.memory(num_envs, device)
+    return sum(parts.values())
 
 
 class TaskObservation(ObservationSource):

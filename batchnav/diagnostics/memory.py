@@ -9,6 +9,7 @@ import torch
 
 from batchnav.envs.observations import observation_sources, space_of, specs_of
 from batchnav.navmesh.scratch import search_scratch
+from batchnav.observation import memory_of
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.memory import state_tensors
 from batchnav.ppo.rollout import Rollout
@@ -97,10 +98,7 @@ def _images(run: TrainingConfig, device: torch.device, has_semantic: bool) -> in
     for (camera, scale, *_), readers in images_needed(sources, has_semantic).items():
         config, both = run.env.all_cameras[camera], any(source.requires.triangles for source in readers)
         total += n * scale**2 * config.height * config.width * BYTES_RENDERED * (2 if both else 1)
-    parts: dict[str, int] = {}
-    for source in sources:
-        parts |= source.memory(n, device)
-    return total + sum(parts.values())
+    return total + memory_of(sources, n, device)
 
 
 def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:

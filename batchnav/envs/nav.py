@@ -22,6 +22,7 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.mapper import Mapper
 from batchnav.mapping.observations import MAPPER
+from batchnav.observation import memory_of
 from batchnav.runtime.checks import (
     Seeds,
     check_int,
@@ -32,6 +33,7 @@ from batchnav.runtime.checks import (
     refuse_copies,
 )
 from batchnav.runtime.conversion import as_actions, as_mask, to_output
+from batchnav.runtime.device import check_memory
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
@@ -114,6 +116,7 @@ class NavEnv(gym.vector.VectorEnv):
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
         self.num_envs, self.device = num_envs, self.bank.device
+        check_memory("num_envs, sensors", memory_of(self.sources.values(), num_envs, self.device), self.device)
         self._playing = False  # True from the first reset until `close`
         self._num_randomizations = torch.zeros(1, dtype=torch.int64, device="cpu")
         make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
