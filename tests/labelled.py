@@ -37,3 +37,17 @@ def scene_of_meshes(labels, meshes, settings=None, name="meshes"):
         merged.vertices.astype(np.float32), np.ascontiguousarray(merged.faces, np.int32), surface=surface
     )
     return make_scene(name, mesh, settings=settings or NavMeshSettings())
+
+
+def write_named(path, things, floor=8.0):
+    """A GLB file with the boxes and the floor of `labelled_scene`; its nodes have names such as "chair_2"."""
+    half = floor / 2
+    named = [("floor_1", [-half, -0.2, -half], [half, 0.0, half])]
+    named += [(f"{label}_{k}", low, high) for k, (label, low, high) in enumerate(things, 2)]
+    scene = trimesh.Scene()
+    for name, low, high in named:
+        box = trimesh.creation.box(bounds=[low, high])
+        scene.add_geometry(box, node_name=name, geom_name=name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(scene.export(file_type="glb"))
+    return path

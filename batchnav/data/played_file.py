@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from batchnav.data.episodes.episode import Episode, group_by_scene
@@ -19,6 +18,7 @@ from batchnav.data.episodes.playing import check_episodes, episode_table, in_sce
 from batchnav.data.objectnav.episode import ObjectNavDataset, ObjectNavEpisode
 from batchnav.data.objectnav.episode_file import load_objectnav
 from batchnav.data.objectnav.fixed import goals_in, lacks_view_points
+from batchnav.data.objectnav.playing import unplayable_searches
 from batchnav.data.scenes import find_played
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import EpisodeError
@@ -27,7 +27,6 @@ from batchnav.scene.goal_data import categories_of
 from batchnav.scene.goals import SceneGoals
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
-from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 from batchnav.tasks.episode_sampling import EpisodeTable
 
 
@@ -85,26 +84,8 @@ def playable(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> list[E
         return check_episodes(episodes, scenes)
     episodes = in_scene_frames(episodes, {name: scene.mesh.origin for name, scene in scenes.items()})
     for scene_id, group in group_by_scene(episodes).items():
-        navmesh, goals = scenes[scene_id].navmesh, scenes[scene_id].goals
-        starts = np.array([episode.start_position for episode in group], np.float32)
-        snapped = navmesh.snap(starts)
-        gap, islands = snapped - starts, navmesh.island(snapped)
-        near = (np.hypot(gap[:, 0], gap[:, 2]) <= MAX_SNAP_DISTANCE) & (np.abs(gap[:, 1]) <= MAX_SNAP_HEIGHT)
-        reached = {
-            name: set(navmesh.island(navmesh.snap(goals.view_points(name))).tolist()) for name in goals.categories
-        } if goals else {}  # fmt: skip
-        for episode, on_mesh, island in zip(group, near, islands.tolist(), strict=True):
-            where = f"episode {episode.episode_id!r} of scene {scene_id!r}"
-            category = getattr(episode, "object_category", "")
-            if not on_mesh:
-                raise EpisodeError(f"{where}: field 'start_position': found a point off the navmesh")
-            if category not in reached:
-                raise EpisodeError(f"{where}: found no view point of {category!r}, expected goals of that category")
-            if island not in reached[category]:
-                raise EpisodeError(
-                    f"{where}: found view points of {category!r} on other islands of the navmesh only, expected one "
-                    f"on the start's island {island}"
-                )
+        for _, problem in unplayable_searches(group, scenes[scene_id]._replace(name=scene_id)):
+            raise EpisodeError(problem)
     return episodes
 
 

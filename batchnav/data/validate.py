@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.episode import Episode, group_by_scene
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.episodes.playing import in_scene_frames, unplayable_episodes
 from batchnav.data.find_sources import find_sources
 from batchnav.data.folders import SCENES_DIR
+from batchnav.data.objectnav.episode import ObjectNavEpisode
+from batchnav.data.objectnav.episode_file import is_objectnav
+from batchnav.data.objectnav.generate import nearest_view_points
+from batchnav.data.objectnav.playing import unplayable_searches, unusable_goals
+from batchnav.data.played_file import load_played
 from batchnav.data.prepared.scene_file import SUFFIX, load_prepared
 from batchnav.data.scene_findings import Finding, check_mesh, check_navmesh, scene_findings
 from batchnav.data.scene_ref import prepared_in
@@ -41,7 +46,7 @@ def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) ->
         if path.suffix == ".navmesh":
             yield from check_navmesh(NavMesh.load(path), str(path))
         elif path.name.endswith(".json.gz"):
-            yield from _check_episode_file(path, scenes_dir)
+            yield from (_check_objectnav_file if is_objectnav(path) else _check_episode_file)(path, scenes_dir)
         elif path.suffix == SUFFIX:
             yield from scene_findings(load_prepared(path), str(path))
         elif path.is_dir() and (prepared := prepared_in(path)):
@@ -103,7 +108,43 @@ def _check_episodes(episodes: list[Episode], scene: Scene) -> Iterator[Finding]:
             yield Finding("warning", text)
 
 
-def distance_mismatches(episodes: list[Episode], distances: np.ndarray) -> list[str]:
+def _check_objectnav_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
+    file = load_played(path, ())
+    assert file.dataset is not None
+    counts: dict[str, list[int]] = {}
+    for mine in group_by_scene(file.episodes).values():
+        try:
+            (scene,) = file.scenes(mine, scenes_dir, appearance=False)
+        except BatchnavError as error:
+            yield Finding("error", f"{path}: {number_of(len(mine), 'episode')}: {error}")
+            continue
+        yield from _check_searches(mine, scene)
+        for category in sorted({episode.object_category for episode in mine}):
+            goals = [goal for goal in scene.goals.objects if goal.category == category] if scene.goals else []
+            of_scene = sum(e.object_category == category for e in mine), len(goals), sum(len(g.iou) for g in goals)
+            counts[category] = [a + b for a, b in zip(counts.get(category, [0, 0, 0]), of_scene, strict=True)]
+    for category, found in sorted(counts.items()):
+        words = map(number_of, found, ("episode", "goal", "view point"))
+        yield Finding("note", f"{path}: category {category!r}: {', '.join(words)}")
+
+
+def _check_searches(episodes: list[ObjectNavEpisode], scene: Scene) -> Iterator[Finding]:
+    """Findings about the ObjectNav episodes of one scene, which has its goals."""
+    episodes = in_scene_frames(episodes, {scene.name: scene.mesh.origin})
+    unplayable = list(unplayable_searches(episodes, scene))
+    yield from (Finding("error", problem) for _, problem in unplayable)
+    yield from (Finding("warning", text) for text in unusable_goals(episodes, scene))
+    bad = {id(episode) for episode, _ in unplayable}
+    for category in sorted({episode.object_category for episode in episodes}):
+        good = [e for e in episodes if id(e) not in bad and e.object_category == category]
+        if good and scene.goals is not None:
+            starts = np.array([episode.start_position for episode in good])
+            points = scene.goals.view_points(category).astype(np.float64)
+            for text in distance_mismatches(good, nearest_view_points(scene.navmesh, starts, points).distance):
+                yield Finding("warning", text)
+
+
+def distance_mismatches(episodes: Sequence[Episode], distances: np.ndarray) -> list[str]:
     """One line for each episode whose stated geodesic distance differs from `distances` f32 [N], metres."""
     lines = []
     for episode, distance in zip(episodes, distances, strict=True):

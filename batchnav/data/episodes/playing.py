@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from batchnav.data.episodes.episode import Episode, Vector, group_by_scene
+from batchnav.data.episodes.episode import AnyEpisode, Episode, Vector, group_by_scene
 from batchnav.errors import EpisodeError
 from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 from batchnav.tasks.episode_sampling import EpisodeTable
@@ -99,7 +99,7 @@ def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> 
     return episodes
 
 
-def in_scene_frames(episodes: Sequence[Episode], origins: Mapping[str, Vector]) -> list[Episode]:
+def in_scene_frames(episodes: Sequence[AnyEpisode], origins: Mapping[str, Vector]) -> list[AnyEpisode]:
     """The episodes with positions in the frames of their scenes, from which loading subtracted `scene.origin`.
 
     On an axis with an origin, a coordinate beyond `FAR` is one of the scene's file, and the origin is subtracted; a
@@ -118,7 +118,7 @@ def is_georeferenced(episode: Episode) -> bool:
     return any(abs(value) > FAR for point in points for value in point)
 
 
-def _shifted(episode: Episode, origin: Vector) -> Episode:
+def _shifted(episode: AnyEpisode, origin: Vector) -> AnyEpisode:
     """The episode with `origin` subtracted from coordinates beyond `FAR`."""
     if not any(origin):
         return episode

@@ -41,6 +41,13 @@ _MOST_DIGITS = 9
 """Largest number of digits of an object's number, which arrays hold as int32."""
 
 
+def is_objectnav(path: str | Path) -> bool:
+    """True for an ObjectNav file, recognised by its keys. EpisodeError for a file that `read_split` refuses."""
+    data = read_split(as_path(path))
+    first = data["episodes"][0] if data["episodes"] else {}
+    return "goals_by_category" in data or _TASK_IDS in data or (isinstance(first, dict) and "object_category" in first)
+
+
 def load_objectnav(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> ObjectNavDataset:
     """Read a `.json.gz` file of ObjectNav episodes, and the files in its folder `content`.
 
