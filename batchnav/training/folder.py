@@ -5,24 +5,23 @@
     report.html            page of learning curves, updated during training
     tensorboard/           the same rows, images and histograms for TensorBoard
     policy.safetensors     the weights, loadable with `batchnav.load_policy`
-    resume.pt              the learner's complete state, saved by torch, followed by its SHA-256
+    resume.pt              the learner's complete state (`resume_file`)
     .lock                  lock of the process that uses the folder
 
 Weights and resume state are written to temporary files that are then renamed, so a run that is killed at any moment
-leaves complete files. `resume.pt` is written last. On resume, later rows of the curves are dropped and computed again.
+leaves complete files. `resume.pt` is written last, in the background. On resume, later rows of the curves are dropped
+and computed again.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import yaml
 
 from batchnav.config import load_config, shortened, to_dict
@@ -32,14 +31,13 @@ from batchnav.report.charts import Rows
 from batchnav.report.metrics import load_metrics
 from batchnav.report.page import RunPage
 from batchnav.runtime.files.atomic import lock_folder, remove_leftovers, replacing
-from batchnav.runtime.files.reading import read_regular, read_text
+from batchnav.runtime.files.reading import read_text
 from batchnav.training.curves import Curves, flat
+from batchnav.training.resume_file import ResumeFile
 
 CONFIG_NAME = "config.yaml"
 OTHERS = "others"
 """Key of the saved state: list of the parts `PER_RANK` of ranks 1, 2 and so on."""
-_SEAL = b"sha256:"
-"""Prefix of the last 71 bytes of `resume.pt`, the checksum. They follow torch's file; torch ignores them."""
 PAGE = "report.html"
 _CHANGE = "# from frame "
 """Prefix of the comments in `config.yaml` that list changes."""
@@ -69,6 +67,7 @@ class RunFolder:
         self.policy_path, self.resume_path = path / "policy.safetensors", path / "resume.pt"
         self.seconds_before = 0.0
         self._start = self._last_save = time.monotonic()
+        self._resume_file = ResumeFile(self.resume_path)
         self._curves: Curves | None = None
         self._page: RunPage | None = None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
@@ -127,7 +126,7 @@ class RunFolder:
         if not self.resume_path.exists():
             return None
         try:
-            state = torch.load(io.BytesIO(_unsealed(self.resume_path)), map_location="cpu", weights_only=True)
+            state = self._resume_file.load()
             self.seconds_before = float(state["seconds"])
             int(state["learner"]["frames"])
         except Exception as error:  # torch raises many kinds for a damaged file
@@ -189,24 +188,23 @@ class RunFolder:
         return time.monotonic() - self._last_save >= every
 
     def save(self, learner_state: dict) -> None:
-        """Write the resume state atomically, after its rows are on disk."""
+        """Write the resume state atomically, after its rows are on disk.
+
+        Returns when the state is copied; `close` and the next `save` wait for the write and raise its CheckpointError.
+        """
         self._begun()[0].sync()
-        content = io.BytesIO()
-        torch.save({"learner": learner_state, "seconds": self.seconds}, content)
-        content.write(_SEAL + hashlib.sha256(content.getbuffer()).hexdigest().encode())
-        with replacing(self.resume_path, CheckpointError) as part:
-            part.write_bytes(content.getbuffer())
+        self._resume_file.save({"learner": learner_state, "seconds": self.seconds})
         self._last_save = time.monotonic()
 
     def close(self) -> None:
-        """Close the curves, write the final page and release the lock."""
-        try:
-            if self._curves is not None:
-                self._curves.close()
+        """Complete the last save, close the curves, write the final page and release the lock."""
+        with contextlib.ExitStack() as ends:  # in reverse order, each even after an error
+            ends.callback(self._lock.close)
             if self._page is not None:
-                self._page.write(running=False)
-        finally:
-            self._lock.close()
+                ends.callback(self._page.write, running=False)
+            if self._curves is not None:
+                ends.callback(self._curves.close)
+            ends.callback(self._resume_file.close)
 
 
 def with_current_names(learner: dict[str, Any]) -> dict[str, Any]:
@@ -219,14 +217,3 @@ def with_current_names(learner: dict[str, Any]) -> dict[str, Any]:
     if isinstance(others := state.get(OTHERS), list):
         state[OTHERS] = [with_current_names(part) for part in others]
     return state
-
-
-def _unsealed(path: Path) -> bytes:
-    """Content of a resume file without its checksum, after verification. Files of version 0.0 may have none."""
-    data = read_regular(path, CheckpointError)
-    end = len(data) - len(_SEAL) - 64
-    if not data[max(end, 0) :].startswith(_SEAL):
-        return data
-    if hashlib.sha256(memoryview(data)[:end]).hexdigest().encode() != data[end + len(_SEAL) :]:
-        raise ValueError("its SHA-256 differs from the stored one")
-    return data[:end]

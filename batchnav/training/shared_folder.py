@@ -82,7 +82,7 @@ class SharedFolder:
         return self.open is not None and self.open.save_due(every)
 
     def save(self, learner: Learner) -> None:
-        """Write the resume state of all ranks. Every rank returns after the write."""
+        """Write the resume state of all ranks (`RunFolder.save`). Every rank returns when the state is copied."""
         state = learner.state_dict()
         own = None if self.ranks.is_rank_zero else _on_cpu({name: state[name] for name in PER_RANK})
         others = self.ranks.gather(own)[1:]
