@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numba
 from numba import cuda, types
+from numba.core.caching import IndexDataCacheFile
 
 from batchnav.runtime.files.cache import versioned_cache_folder
 from batchnav.runtime.kernels.compile_lock import compiled_once
@@ -74,13 +75,23 @@ addition are fused."""
 
 
 def _kept_on_disk(decorate, function):
-    """Decorate a function so that numba caches it in our cache folder; numba reads that setting while decorating."""
-    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(versioned_cache_folder("kernels", function.__module__))
+    """Decorate a function so that numba caches it in our cache folder; numba reads that setting while decorating.
+
+    The folder's name contains a hash of this package's sources. So numba need not check their path and date, and
+    another installation of the same sources finds the machine code.
+    """
+    folder = str(versioned_cache_folder("kernels", function.__module__))
+    saved, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
     try:
         decorated = decorate(function)
     finally:
         numba.config.CACHE_DIR = saved
-    return decorated if numba.config.DISABLE_JIT else compiled_once(decorated)
+    if numba.config.DISABLE_JIT:
+        return decorated
+    if function.__module__.startswith("batchnav."):
+        cache = decorated._cache
+        cache._cache_file = IndexDataCacheFile(folder, cache._impl.filename_base, source_stamp=None)
+    return compiled_once(decorated)
 
 
 def cpu_kernel(function):

@@ -3,18 +3,22 @@
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
+import batchnav
 from batchnav.runtime.kernels import compile_lock as once
 from batchnav.runtime.kernels.decorators import cpu_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+PACKAGE = Path(batchnav.__file__).parent
 PROGRAM = """
 from kernel_of_test import total
 import numpy as np
@@ -72,6 +76,27 @@ def test_a_process_waits_for_the_compiling_process_and_announces_it(start, tmp_p
         assert line == "waiting for another process to compile kernel_of_test.total\n"
         assert second.poll() is None
     assert second.communicate(timeout=900)[0] == "10 0 1\n"
+
+
+INSTALLED = """
+import batchnav
+import numpy as np
+from batchnav.navmesh.bake.grid import _bounds
+_bounds(np.eye(3, dtype=np.float32), np.array([[0, 1, 2]], np.int32))
+print(batchnav.__file__, len(_bounds.stats.cache_hits))
+"""
+
+
+def test_another_installation_of_the_same_sources_finds_the_machine_code(tmp_path):
+    """At another path and with later dates."""
+    for hits, folder in enumerate((tmp_path / "first", tmp_path / "second")):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PACKAGE, folder / "batchnav", copy_function=shutil.copyfile, ignore=ignored)
+        env = {**os.environ, "BATCHNAV_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(folder)}
+        done = subprocess.run(
+            [sys.executable, "-c", INSTALLED], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900
+        )
+        assert done.stdout.split() == [str(folder / "batchnav" / "__init__.py"), str(hits)], done.stderr
 
 
 @cpu_function
