@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from batchnav.config import KINDS, from_dict
+from batchnav.envs.imagenav_presets import IMAGENAV
 from batchnav.envs.objectnav_presets import OBJECTNAV
 from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
@@ -19,6 +20,7 @@ from batchnav.sensors.rgb import RGBConfig
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 from batchnav.tasks.config import TaskConfig
+from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
 
@@ -146,10 +148,14 @@ PRESETS: dict[str, NavConfig] = {
         name: with_options(NavConfig(sensors=sensors, task=ObjectNavConfig()), options)
         for name, (sensors, options) in OBJECTNAV.items()
     },
+    **{
+        name: with_options(NavConfig(sensors=sensors, task=ImageNavConfig()), options)
+        for name, (sensors, options) in IMAGENAV.items()
+    },
 }
 """Published variants by name. "challenge_2020_noiseless" has GPS and compass; the challenge with noise and with GPS and
 compass is `NavEnv(config="challenge_2020", gps_compass=True)`. Depth noise uses a synthetic distortion table
-(`sensors/redwood.py`). ObjectNav's: `envs/objectnav_presets.py`."""
+(`sensors/redwood.py`). ObjectNav's: `envs/objectnav_presets.py`; ImageNav's: `envs/imagenav_presets.py`."""
 
 
 def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task: str = "pointnav") -> NavConfig:

@@ -17,7 +17,9 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-TASKS = {"PointNav": "pointnav", "Flee": "flee", "Explore": "explore", "ObjectNav": "objectnav"}
+TASKS = {
+    "PointNav": "pointnav", "Flee": "flee", "Explore": "explore", "ObjectNav": "objectnav", "ImageNav": "imagenav",
+}  # fmt: skip
 """Names in `batchnav.tasks.TASKS`, by name of the environment."""
 GYMNASIUM = "gymnasium"
 

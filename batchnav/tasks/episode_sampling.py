@@ -64,6 +64,8 @@ class EpisodeTable(NamedTuple):
     """f32 [M, 3]: goal positions on the navmesh, metres. Equal to the starts where the goal is a category."""
     category: torch.Tensor | None = None
     """i64 [M]: category of the goal, for ObjectNav; None or no rows for other tasks."""
+    goal_heading: torch.Tensor | None = None
+    """f32 [M]: heading of the goal, radians, for ImageNav; None: 0."""
 
     def check(self, bank: SceneBank) -> None:
         """Check that the table can be played in a bank's scenes. Waits for the device.
@@ -101,9 +103,14 @@ class EpisodeTable(NamedTuple):
         ).filled()
 
     def filled(self) -> EpisodeTable:
-        """The table with an empty tensor where it has no categories, as kernels need it."""
-        none = torch.zeros(0, dtype=torch.int64, device=self.scene.device)
-        return self if self.category is not None else self._replace(category=none)
+        """The table with a tensor in every field, as kernels need it."""
+        device = self.scene.device
+        category, heading = self.category, self.goal_heading
+        if category is None:
+            category = torch.zeros(0, dtype=torch.int64, device=device)
+        if heading is None:
+            heading = torch.zeros(len(self.scene), dtype=torch.float32, device=device)
+        return self._replace(category=category, goal_heading=heading)
 
 
 # One agent.

@@ -73,6 +73,15 @@ def step_reward(distance_before, distance_after, spl_at_success, slack_reward, s
 
 
 @device_function
+def angle_to_go(distance, angle, radius):
+    """Angle to the goal's heading, radians, within `radius` metres of the goal; pi farther away.
+
+    Source: the rewards of Al-Halah et al., "Zero experience required" (CVPR 2022).
+    """
+    return angle if distance <= radius else np.float32(math.pi)
+
+
+@device_function
 def goal_in_agent_frame(point, heading, goal):
     """Habitat's polar goal sensor (rho, -phi): horizontal distance, metres; bearing, radians, left positive."""
     dx, dz = goal[0] - point[0], goal[2] - point[2]

@@ -34,6 +34,8 @@ def advance_one(i, actions, nav, state, body, parameters, scratch, row, bodies_o
     transition_out.episode_return[i], transition_out.table_index[i] = state.episode_return[i], state.table_index[i]
     if state.goal_heading.shape[0] > 0:
         transition_out.heading[i], transition_out.goal_heading[i] = bodies_out.heading[i], state.goal_heading[i]
+    if state.angle.shape[0] > 0:
+        transition_out.angle[i] = state.angle[i]
     if state.category.shape[0] > 0:
         transition_out.heading[i], transition_out.category[i] = bodies_out.heading[i], state.category[i]
     if state.goal_range.shape[0] > 0:

@@ -15,7 +15,7 @@ import torch
 from batchnav.sim.bodies import Bodies
 from batchnav.types import Metric
 
-OPTIONAL = ("goal_heading", "category", "goal_range")
+OPTIONAL = ("goal_heading", "angle", "category", "goal_range")
 """Names of the optional fields of `GoalState` and `NextEpisode`."""
 METRIC_SPECS = (
     Metric("success", high=1.0, binary=True, headline=True),
@@ -91,6 +91,8 @@ class GoalState(NamedTuple):
     """i32 [N]: row of the episode table; -1 for sampled episodes and after the table's last row."""
     goal_heading: torch.Tensor
     """f32 [N], radians: heading of the goal pose. Optional."""
+    angle: torch.Tensor
+    """f32 [N], radians: angle to go (`formulas.angle_to_go`) after the last step. Optional."""
     category: torch.Tensor
     """i64 [N]: category of the goal. Optional."""
     goal_range: torch.Tensor
@@ -136,6 +138,8 @@ class NextEpisode(NamedTuple):
     """i32 [N]: row of the episode table, or -1."""
     goal_heading: torch.Tensor
     """As in `GoalState`. Optional."""
+    angle: torch.Tensor
+    """As in `GoalState`. Optional."""
     category: torch.Tensor
     """As in `GoalState`. Optional."""
     goal_range: torch.Tensor
@@ -180,6 +184,8 @@ class GoalTransition(NamedTuple):
     """f32 [N], radians: after the step. In use if `goal_heading` or `category` is."""
     goal_heading: torch.Tensor
     """As in `GoalState`. Optional."""
+    angle: torch.Tensor
+    """As in `GoalState`. Optional."""
     category: torch.Tensor
     """As in `GoalState`. Optional."""
     goal_range: torch.Tensor
@@ -200,6 +206,7 @@ def _optional(n: int, device: torch.device, fields: frozenset[str]) -> dict[str,
     rows = {name: n if name in fields else 0 for name in OPTIONAL}
     return {
         "goal_heading": torch.zeros(rows["goal_heading"], dtype=torch.float32, device=device),
+        "angle": torch.zeros(rows["angle"], dtype=torch.float32, device=device),
         "category": torch.zeros(rows["category"], dtype=torch.int64, device=device),
         "goal_range": torch.zeros(rows["goal_range"], 2, dtype=torch.int32, device=device),
     }

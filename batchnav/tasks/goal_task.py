@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from batchnav.config import in_range
@@ -123,7 +124,10 @@ class GoalTask:
         self.goal_position, self.goal_heading = self.goal_state.goal, self.goal_state.goal_heading
         self.places = self.goal_places()
         used = {"goal": FINITE, "table_index": (-1, self.num_fixed - 1)}
-        optional = {"goal_heading": FINITE, "goal_range": (0, len(self.places)), "category": (0, 2**31 - 1)}
+        optional = {
+            "goal_heading": FINITE, "angle": (0.0, float(np.float32(np.pi))), "goal_range": (0, len(self.places)),
+            "category": (0, 2**31 - 1),
+        }  # fmt: skip
         self.ranges: dict[str, tuple[float, float]] = used | {name: optional[name] for name in self.optional}
         self.episode_info: Mapping[str, torch.Tensor] = {"start_distance": self.goal_state.start_distance}
         self.target: torch.Tensor | None = self.goal_state.goal
