@@ -1,4 +1,4 @@
-"""The site's pages that lie elsewhere in the tree, and links that lead to the same page there and here."""
+"""Pages of the site that are generated or lie elsewhere in the tree, and links between pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import posixpath
 import re
 from pathlib import Path
 
+import reference_pages
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +28,9 @@ LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files, config):
-    """Pages and their pictures from elsewhere join those of docs/."""
+    """Add generated pages, and pages and pictures from outside docs/."""
+    for site, generate in reference_pages.PAGES.items():
+        files.append(File.generated(config, site, content=generate()))
     for tree, site in PAGES.items():
         files.append(File.generated(config, site, abs_src_path=str(ROOT / tree)))
     for pattern in PICTURES:

@@ -2,9 +2,6 @@
 
     batchnav bench navmesh --device cuda
 
-Older results used `--scenes ../shared/oracle/house_r4.ply
-../shared/scenes/country_kitchen/country_kitchen.glb ../shared/oracle/aws_small_house.glb`.
-
 Queries are batched: geodesic distances between random points of the largest island, and steps of 0.25 m from such
 points in random directions. All arrays are on the device; nothing is copied. Baking runs on the CPU.
 """

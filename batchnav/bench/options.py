@@ -19,7 +19,7 @@ class LoadOptions:
     scenes: tuple[str, ...] = (SCENE,)
     """Scene ids: house:7, mesh files, prepared scenes."""
     repeats: int = 9
-    """Measurements of each."""
+    """Number of repeats of each measurement; the median is printed."""
     record: bool = False
     """Append the results to eval/results/load.jsonl."""
 
@@ -31,10 +31,11 @@ class NavmeshOptions:
     scenes: tuple[str, ...] = (SCENE,)
     """Scene ids of the scenes to bake; queries use the navmesh of the last one."""
     device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     batch: int = 2**20
     """Queries per call."""
     repeats: int = 9
-    """Measurements of each."""
+    """Number of repeats of each measurement; the median is printed."""
     record: bool = False
     """Append the results to eval/results/navmesh.jsonl."""
 
@@ -44,6 +45,7 @@ class RenderOptions:
     """Options of `batchnav bench render`."""
 
     device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     num_agents: tuple[int, ...] = ()
     """Views per call; default 4096 on CUDA, 256 on the CPU."""
     sizes: tuple[int, ...] = (64,)
@@ -51,12 +53,13 @@ class RenderOptions:
     scenes: tuple[str, ...] = (SCENE,)
     """Scene ids: house:7, mesh files; or houses:K, a batch of K procedural houses."""
     renderers: tuple[Literal["raycast", "opengl"], ...] = ("raycast", "opengl")
+    """Renderers, each measured separately."""
     sensors: tuple[str, ...] = ("depth",)
     """Sets of sensors, each measured separately: names joined by +, as rgb+depth."""
     culling: bool = False
     """Also measure OpenGL without each kind of culling and without any."""
     repeats: int = 7
-    """Measurements of each."""
+    """Number of repeats of each measurement; the median is printed."""
     peers: bool = True
     """Also measure installed peers."""
     seed: int = 0
@@ -74,10 +77,13 @@ class SimOptions:
     scenes: tuple[str, ...] = (SCENE,)
     """Scene ids: house:7, mesh files, prepared scenes."""
     device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     num_envs: tuple[int, ...] = (256, 4096, 16384)
+    """Numbers of environments, each measured separately."""
     tasks: tuple[str, ...] = ("pointnav",)
     """Names of tasks: pointnav, flee, explore, objectnav."""
     actions: tuple[Literal["all", "moving", "forward"], ...] = ("all", "moving")
+    """Sets of sampled actions: all four; moving: without stop; forward: steps only."""
     noise: tuple[float, ...] = (0.0,)
     """Multipliers of the actuation noise (LoCoBot, proportional controller)."""
     steps: int = 200
@@ -85,7 +91,7 @@ class SimOptions:
     seconds: float = 0.5
     """Longest duration of a repeat, seconds."""
     repeats: int = 7
-    """Measurements of each."""
+    """Number of repeats of each measurement; the median is printed."""
     record: bool = False
     """Append the results to eval/results/sim.jsonl."""
 
@@ -95,21 +101,27 @@ class TrainOptions:
     """Options of `batchnav bench train`."""
 
     device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     policies: tuple[str, ...] = ("paper", "light")
+    """Policies: paper (SE-ResNet9 and LSTM), light (half as many channels, one LSTM layer)."""
     sizes: tuple[int, ...] = (64, 128)
     """Sides of the square depth images, pixels."""
     num_envs: tuple[int, ...] = (1024, 4096, 16384)
+    """Numbers of environments, each measured separately."""
     houses: int = 64
     """Number of procedural houses, from seed 0."""
     resident_scenes: int = field(default=0, metadata={FORMERLY: {"slots": None}})
     """Houses in device memory at a time; 0: all of them."""
     rollout_steps: int = 32
+    """Number of steps of each environment in a rollout."""
     minibatch_frames: int = 16384
     """Frames of one minibatch, for every number of environments."""
     updates: int = 5
     """Timed updates, after the warm-up."""
     compile: bool = True
+    """Run the policy through torch.compile on a GPU."""
     graphs: bool = True
+    """Replay rollouts and optimiser steps as CUDA graphs on a GPU."""
     deterministic: bool = False
     """Use deterministic operations only."""
     json: bool = False

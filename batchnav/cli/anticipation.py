@@ -18,14 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import tyro
-
 from batchnav.cli.options import AnticipationOptions as Options
+from batchnav.runtime.console.command_line import parse_options
 
 
 def command(arguments: Sequence[str]) -> None:
     """`batchnav train anticipation`."""
-    options = tyro.cli(Options, prog="batchnav train anticipation", description=__doc__, args=list(arguments))
+    options = parse_options(Options, "batchnav train anticipation", arguments, __doc__)
     from batchnav.cli.predictor import main  # imports PyTorch, which `--help` does not need
 
     main(options)

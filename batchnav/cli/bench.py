@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from batchnav.bench import options
 from batchnav.errors import ArgumentError
 from batchnav.renamed_keys import current_options
 from batchnav.runtime.checks import check_int, check_number
+from batchnav.runtime.console.command_line import parse_options
 
 BENCHMARKS = {
     "render": "renderers, frames per second",
@@ -59,14 +58,19 @@ def command(arguments: Sequence[str]) -> None:
         lines = (f"  batchnav bench {known} ...\n      {about}" for known, about in BENCHMARKS.items())
         print("\n".join(["usage:", *lines, "", "options of a benchmark: batchnav bench sim --help"]))
         sys.exit(0 if name in ("-h", "--help") else 2)
-    kind = getattr(options, f"{name.capitalize()}Options")
+    kind = bench_options(name)
     arguments = current_options(kind, rest)
-    found = tyro.cli(kind, prog=f"batchnav bench {name}", description=_description(name), args=arguments)
+    found = parse_options(kind, f"batchnav bench {name}", arguments, describe(name))
     check_options(found)
     importlib.import_module(f"batchnav.bench.{name}").main(found)  # imports PyTorch, which `--help` does not need
 
 
-def _description(name: str) -> str:
+def bench_options(name: str) -> type:
+    """The options of a benchmark, a dataclass."""
+    return getattr(options, f"{name.capitalize()}Options")
+
+
+def describe(name: str) -> str:
     """The docstring of a benchmark's module, which is not imported."""
     path = Path(options.__file__).with_name(f"{name}.py")
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

@@ -1,4 +1,4 @@
-"""`batchnav train cartpole`: train CartPole with PPO. The program is `batchnav/cartpole/program.py`.
+"""Train CartPole with PPO, until the mean return of 100 new episodes is 475. Exit status 1 if it is not reached.
 
 batchnav train cartpole                             # a few seconds on a CPU
 batchnav train cartpole --config cartpole_h200      # 65,536 environments on a GPU
@@ -6,18 +6,16 @@ batchnav train cartpole --config cartpole_h200      # 65,536 environments on a G
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
+from batchnav.cli.options import CartPoleOptions
+from batchnav.runtime.console.command_line import parse_options
+
 
 def command(arguments: Sequence[str]) -> None:
-    """Run `batchnav train cartpole`. Exit status 1 if CartPole is not solved."""
-    parser = argparse.ArgumentParser(prog="batchnav train cartpole", description="Train CartPole with PPO.")
-    parser.add_argument(
-        "--config", default="cartpole_cpu", help="configuration: a YAML file or a bundled name (default: cartpole_cpu)"
-    )
-    options = parser.parse_args(arguments)
+    """Run `batchnav train cartpole`."""
+    options = parse_options(CartPoleOptions, "batchnav train cartpole", arguments, __doc__)
     from batchnav.cartpole.program import is_solved  # imports PyTorch, which `--help` does not need
 
     sys.exit(not is_solved(options.config))

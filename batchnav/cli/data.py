@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tyro
 from rich.table import Column, Table
 from tyro.conf import Positional
 
@@ -17,13 +16,14 @@ from batchnav.cli.make_episodes import make_episodes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.folders import SCENES_DIR
 from batchnav.errors import ArgumentError
+from batchnav.runtime.console.command_line import call_subcommand
 from batchnav.scene.axes import Up
 
 if TYPE_CHECKING:
     from batchnav.data.prepared.prepare import Outcome
     from batchnav.data.sources.scene_source import SceneSource
 
-_FORMER = {"episodes": "make-episodes"}
+FORMER = {"episodes": "make-episodes"}
 """Current names of subcommands by former name."""
 DATA = Path("data")
 """Default of Habitat's data folder, relative to the current folder."""
@@ -226,13 +226,16 @@ def _report(outcomes: Sequence[Outcome]) -> None:
         sys.exit(1)
 
 
+SUBCOMMANDS: dict[str, Callable[..., Any]] = {
+    "list": list_data, "download": download_data, "import": import_data, "prepare": prepare_data,
+    "export": export_scene, "make-episodes": make_episodes, "validate": validate_data,
+}  # fmt: skip
+"""Functions of the subcommands by name."""
+
+
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav data SUBCOMMAND`."""
-    functions: dict[str, Callable[..., Any]] = {
-        "list": list_data, "download": download_data, "import": import_data, "prepare": prepare_data,
-        "export": export_scene, "make-episodes": make_episodes, "validate": validate_data,
-    }  # fmt: skip
-    if arguments[:1] and arguments[0] in _FORMER:
-        warnings.warn(f"data {arguments[0]} is now data {_FORMER[arguments[0]]}", FutureWarning, stacklevel=2)
-        arguments = [_FORMER[arguments[0]], *arguments[1:]]
-    tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav data", args=with_axes(arguments))
+    if arguments[:1] and arguments[0] in FORMER:
+        warnings.warn(f"data {arguments[0]} is now data {FORMER[arguments[0]]}", FutureWarning, stacklevel=2)
+        arguments = [FORMER[arguments[0]], *arguments[1:]]
+    call_subcommand(SUBCOMMANDS, "batchnav data", with_axes(arguments))

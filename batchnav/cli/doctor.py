@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import tyro
 from rich.table import Table
 
 from batchnav import __version__
 from batchnav.cli.console import show
 from batchnav.errors import ArgumentError
+from batchnav.runtime.console.command_line import parse_options
 from batchnav.runtime.files.bundled import find_config
 
 if TYPE_CHECKING:
@@ -45,4 +45,4 @@ def _devices(config: str | None) -> list[Finding]:
 
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav doctor`."""
-    tyro.cli(doctor, prog="batchnav doctor", args=list(arguments))
+    parse_options(doctor, "batchnav doctor", arguments)

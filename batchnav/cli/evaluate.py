@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import tyro
-
 from batchnav.cli.console import AGENT, with_current_names
 from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.errors import ArgumentError
 from batchnav.runtime.checks import check_int, check_seed
+from batchnav.runtime.console.command_line import parse_options
 
 RENAMED = {
     "--recordings": "--report-episodes", "--record": "--append-results", "--no-record": "--no-append-results",
@@ -46,8 +45,7 @@ def main(options: Options) -> None:
 
 def parse(arguments: Sequence[str]) -> Options:
     """The options of a command line. Options of the previous version are accepted with a FutureWarning."""
-    arguments = with_current_names(arguments, RENAMED)
-    return tyro.cli(Options, prog="batchnav evaluate", description=__doc__, args=arguments)
+    return parse_options(Options, "batchnav evaluate", with_current_names(arguments, RENAMED), __doc__)
 
 
 def command(arguments: Sequence[str]) -> None:

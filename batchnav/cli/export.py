@@ -1,6 +1,6 @@
 """`batchnav export`: write a policy for a robot: an ONNX file, and a JSON file with its inputs and actions.
 
-    batchnav export pointnav_plan_small --out policy.onnx
+    batchnav export pointnav_waypoint_small --out policy.onnx
     batchnav export runs/mine --out robot/policy.onnx --camera-height 0.6 --hfov-deg 87
 
 `docs/howto/deploy_on_a_robot.md` describes both files.
@@ -16,6 +16,7 @@ import tyro
 
 from batchnav.cli.console import show
 from batchnav.export.onnx_policy import export_policy
+from batchnav.runtime.console.command_line import parse_options
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,13 @@ class Options:
     out: Path
     """The .onnx file to write. The .json file has the same name."""
     camera_height: float | None = None
-    """Height of the robot's camera above the floor, metres. Default: that of training."""
+    """Height of the robot's camera above the floor, metres. Default: the height in training."""
     hfov_deg: float | None = None
-    """Horizontal field of view of the robot's camera, degrees. Default: that of training."""
+    """Horizontal field of view of the robot's camera, degrees. Default: the field of view in training."""
 
 
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav export`."""
-    options = tyro.cli(Options, prog="batchnav export", description=__doc__, args=arguments)
+    options = parse_options(Options, "batchnav export", arguments, __doc__)
     described = export_policy(options.policy, options.out, options.camera_height, options.hfov_deg)
     show(f"{options.out}, {described}")

@@ -18,6 +18,7 @@ from batchnav.cli.console import show, with_axes
 from batchnav.errors import ArgumentError, BatchnavError, printable
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
+from batchnav.runtime.console.command_line import call_subcommand
 from batchnav.runtime.console.terminal import terminal
 from batchnav.scene.axes import Up
 
@@ -111,7 +112,7 @@ def plot_navmesh(
         out: the .png file to write; default: FILE with the suffix .png.
         start: start of the path, x y z, metres; default: the start of a long path.
         goal: goal of the path, x y z, metres.
-        height: y of the storey, metres; default: the storey of the main island.
+        height: height (y) of the storey, metres; default: the storey of the main island.
     """
     from batchnav.navmesh.navmesh import NavMesh
     from batchnav.runtime.files.atomic import replacing
@@ -142,7 +143,7 @@ def write_floor_map(
     Args:
         scene: a scene id, such as house:7, or the path of a scene.
         out: the .yaml file to write.
-        floor: y of the floor, metres; default: the floor of the main island.
+        floor: height (y) of the floor, metres; default: the floor of the main island.
         resolution: side of a cell, metres.
         inflated: free space is the navmesh, which is shrunk by the agent's radius; switch Nav2's inflation off.
         raw: free space reaches the walls, and Nav2 inflates it. This is the default.
@@ -161,12 +162,12 @@ def write_floor_map(
     show(f"{out}: {columns} x {rows} cells of {resolution:g} m, {area:.2f} m² free ({kind})")
 
 
+SUBCOMMANDS: dict[str, Callable[..., Any]] = {
+    "bake": bake_navmesh, "info": show_info, "view": plot_navmesh, "map": write_floor_map,
+}  # fmt: skip
+"""Functions of the subcommands by name."""
+
+
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav navmesh SUBCOMMAND`."""
-    functions: dict[str, Callable[..., Any]] = {
-        "bake": bake_navmesh,
-        "info": show_info,
-        "view": plot_navmesh,
-        "map": write_floor_map,
-    }
-    tyro.extras.subcommand_cli_from_dict(functions, prog="batchnav navmesh", args=with_axes(arguments))
+    call_subcommand(SUBCOMMANDS, "batchnav navmesh", with_axes(arguments))

@@ -59,6 +59,14 @@ class EvaluateOptions:
 
 
 @dataclass(frozen=True)
+class CartPoleOptions:
+    """Options of `batchnav train cartpole`."""
+
+    config: str = "cartpole_cpu"
+    """Configuration: a YAML file, or a bundled name, cartpole_cpu or cartpole_h200."""
+
+
+@dataclass(frozen=True)
 class AnticipationOptions:
     """Options of `batchnav train anticipation`."""
 

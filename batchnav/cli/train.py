@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import sys
 from collections.abc import Sequence
+from dataclasses import make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import tyro
 
+import batchnav
+from batchnav import training
 from batchnav.cli import anticipation, cartpole
+from batchnav.runtime.console.command_line import parse_options
 from batchnav.runtime.files.bundled import CONFIGS
 from batchnav.training.options import Options
 
+COMMON = (
+    "device", "seed", "init_from", "processes", "eval_every", "scenes.houses", "scenes.sources", "scenes.episodes",
+    "env.sensors", "ppo.total_frames", "ppo.num_envs", "ppo.learning_rate",
+)  # fmt: skip
+"""Fields of the configuration that `--help` lists, those that most runs change."""
 ALL_OPTIONS = "--help-all"
 """Option that lists the fields of the configuration too, which imports PyTorch."""
 PROGRAMS = {"anticipation": anticipation.command, "cartpole": cartpole.command}
@@ -31,17 +44,64 @@ def command(arguments: Sequence[str]) -> None:
 
 
 def print_help() -> None:
-    """Print the options that are not fields of the configuration, and the bundled configurations."""
+    """Print the common options and the bundled configurations."""
     text = (
-        f"{inspect.getdoc(Options)}\n\nEvery field of the configuration is an option too, such as --ppo.total-frames. "
-        f"`batchnav train {ALL_OPTIONS}` lists them with their defaults."
+        f"{inspect.getdoc(Options)}\n\nEvery field of the configuration is an option. `batchnav train {ALL_OPTIONS}` "
+        "lists all of them, with the values of the configuration that --config names."
     )
+    fields: list[tuple[str, Any, str]] = []
+    for path in COMMON:
+        found = _field(Path(training.__file__).with_name("config.py"), "TrainingConfig", path)
+        argument = tyro.conf.arg(
+            name=path.replace("_", "-"), help=found.text, help_behavior_hint="", metavar=found.placeholder
+        )
+        fields.append((path.replace(".", "_"), Annotated[str, argument], ""))
+    kind = make_dataclass("CommonOptions", fields, bases=(Options,), kw_only=True, frozen=True)
     try:
-        tyro.cli(Options, prog="batchnav train", description=text, args=["--help"])
+        parse_options(kind, "batchnav train", ["--help"], text)
     finally:  # tyro exits after the help
         lines = (f"  {name}\n      {about}" for name, about in configurations().items())
         print("\n".join(["configurations (--config):", *lines]))
         sys.stdout.flush()
+
+
+class _Field(NamedTuple):
+    """A field of a configuration, as its source file has it."""
+
+    kind: str
+    """The annotation."""
+    text: str
+    """The docstring, on one line."""
+
+    @property
+    def placeholder(self) -> str:
+        """Placeholder of the option's value, as tyro writes it."""
+        name = self.kind.removeprefix("tuple[").partition(",")[0].upper()
+        return f"[{name} [{name} ...]]" if self.kind.startswith("tuple") else name
+
+
+def _field(file: Path, kind: str, path: str) -> _Field:
+    """A field of the dataclass `kind` in a source file, or of its parts: read, not imported, since that takes seconds.
+
+    `path`: names of fields, joined by dots.
+    """
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
+    name, _, rest = path.partition(".")
+    for statement, after in itertools.pairwise(body):
+        if not (isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr)):
+            continue
+        if ast.unparse(statement.target) == name:
+            found = _Field(ast.unparse(statement.annotation), " ".join(ast.literal_eval(after.value).split()))
+            return _field(_imported_from(tree, found.kind), found.kind, rest) if rest else found
+    raise KeyError(path)
+
+
+def _imported_from(tree: ast.Module, name: str) -> Path:
+    """The source file of the module that a module imports `name` from."""
+    lines = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    module = next(line.module or "" for line in lines if name in [alias.name for alias in line.names])
+    return Path(batchnav.__file__).parents[1] / (module.replace(".", "/") + ".py")
 
 
 def configurations() -> dict[str, str]:

@@ -21,6 +21,7 @@ import tyro
 
 from batchnav.cli.console import with_current_names
 from batchnav.data.folders import SCENES_DIR
+from batchnav.runtime.console.command_line import parse_options
 
 if TYPE_CHECKING:
     from batchnav.view.viewer.session import Session
@@ -74,8 +75,7 @@ def command(arguments: Sequence[str]) -> None:
 
 def parse(arguments: Sequence[str]) -> Options:
     """The options of a command line. Options of the previous version are accepted with a FutureWarning."""
-    arguments = with_current_names(arguments, RENAMED)
-    return tyro.cli(Options, prog="batchnav view", description=__doc__, args=arguments)
+    return parse_options(Options, "batchnav view", with_current_names(arguments, RENAMED), __doc__)
 
 
 def session_of(options: Options) -> Session:

@@ -35,15 +35,19 @@ class NavConfig:
     """Configuration of a `NavEnv`. Defaults: PointNav with 64x64 depth, as the agents of Shacklett et al. 2021."""
 
     body: BodyConfig = field(default_factory=BodyConfig)
+    """Size of the body, and its actions."""
     camera: CameraConfig = field(default_factory=CameraConfig)
     """The main camera. Its sensors have no prefix."""
     cameras: dict[str, CameraConfig] = field(default_factory=dict)
     """Further cameras by name. Their sensors have the name as prefix: "left_depth"."""
     sensors: tuple[str, ...] = ("depth",)
-    """Names of `batchnav.sensors.SENSORS` (of other cameras "CAMERA_SENSOR") and of
-    `batchnav.envs.observations.SOURCES`. Their order has no effect."""
+    """Observations by name: sensors of the main camera (depth, rgb, semantic, instance, normals, goal_mask) and of
+    other cameras (left_depth), the map's (ego_map, waypoint), and the pose (gps, compass, heading). The task adds
+    its goal observations. The order has no effect."""
     depth: DepthConfig = field(default_factory=DepthConfig)
+    """Range and noise of depth images."""
     rgb: RGBConfig = field(default_factory=RGBConfig)
+    """Sampling and noise of colour images."""
     map: MapConfig = field(default_factory=MapConfig)
     """Settings of the sensors "ego_map" and "waypoint"."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})

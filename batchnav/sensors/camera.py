@@ -38,15 +38,15 @@ class CameraConfig:
     hfov_deg: float = 90.0
     """Horizontal field of view, degrees."""
     camera_height: float = 1.25
-    """Metres above the navmesh."""
+    """Height of the camera above the navmesh, metres."""
     camera_forward: float = 0.0
-    """Metres in front of the agent's position."""
+    """Offset of the camera in front of the agent's position, metres."""
     camera_left: float = 0.0
-    """Metres to the left of the agent's position."""
+    """Offset of the camera to the left of the agent's position, metres."""
     camera_heading_deg: float = 0.0
-    """Degrees to the left of the agent's heading."""
+    """Direction of the camera, degrees to the left of the agent's heading."""
     camera_pitch_deg: float = 0.0
-    """Degrees; up is positive."""
+    """Pitch of the camera, degrees; up is positive."""
     backface_culling: bool = False
     """Ignore triangles seen from behind, as Habitat's renderer does."""
     camera_height_range: tuple[float, ...] = ()

@@ -21,8 +21,9 @@ class DepthConfig:
     """Range and noise of the depth sensor. Defaults: Habitat's."""
 
     min_depth: float = 0.0
+    """Depth that becomes 0, metres; smaller depths become 0 too."""
     max_depth: float = 10.0
-    """Depth is clipped to [min_depth, max_depth] metres and scaled to 0..1."""
+    """Depth that becomes 1, metres; larger depths become 1 too. The scale between is linear."""
     hole_value: float = 0.0
     """Value of pixels whose ray hits nothing, 0..1: 0 follows Habitat, 1 makes holes far."""
     depth_noise: float = 0.0

@@ -53,8 +53,11 @@ class RGBConfig:
     noise_mean) is added to the intensity I in 0..1, or I x for speckle. habitat-sim calls noise_intensity
     `intensity_constant`."""
     noise_intensity: float = 0.2
+    """Factor of the noise; 1 is the range of a channel."""
     noise_mean: float = 0.0
+    """Mean of the noise before the factor."""
     noise_sigma: float = 1.0
+    """Standard deviation of the noise before the factor."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

@@ -36,9 +36,9 @@ class BodyConfig:
     """Size of an agent's body, and its actions. Defaults: Habitat's."""
 
     agent_radius: float = 0.1
-    """Metres. A scene's navmesh must be baked for this radius."""
+    """Radius of the body, metres. A scene's navmesh must be baked for it."""
     agent_height: float = 1.5
-    """Metres. A scene's navmesh must be baked for this height."""
+    """Height of the body, metres. A scene's navmesh must be baked for it."""
     control: Literal["v0", "v1", "velocity"] = "v0"
     """Action space: Habitat's four actions (v0), six with look up and look down (v1), or two speeds (velocity)."""
     forward_step: float = 0.25
@@ -52,7 +52,7 @@ class BodyConfig:
     velocity: VelocityConfig = field(default_factory=VelocityConfig)
     """Ranges of the speeds, for the control "velocity"."""
     sliding: bool = True
-    """True if agents slide along walls; False if walls stop them."""
+    """Slide along walls. False: walls stop the agent."""
     actuation_noise: float = 0.0
     """Multiplier of PyRobot's noise of steps and turns (`sim/actuation.py`). 0: no noise."""
     robot: Literal["LoCoBot", "LoCoBot-Lite"] = "LoCoBot"

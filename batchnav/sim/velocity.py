@@ -31,9 +31,9 @@ class VelocityConfig:
     ang_vel_range_deg: tuple[float, ...] = (-10.0, 10.0)
     """Lowest and highest angular speed to the left, degrees/s."""
     min_abs_lin_speed: float = 0.025
-    """m/s. An action below this and below `min_abs_ang_speed_deg` is a stop."""
+    """Forward speed, m/s, below which an action is a stop if its angular speed is below `min_abs_ang_speed_deg`."""
     min_abs_ang_speed_deg: float = 1.0
-    """Degrees/s. See `min_abs_lin_speed`."""
+    """Angular speed, degrees/s, below which an action is a stop if its forward speed is below `min_abs_lin_speed`."""
     time_step: float = 1.0
     """Duration of a step, seconds."""
 

@@ -55,8 +55,9 @@ class GoalTaskConfig(TaskConfig):
     success_reward: float = 2.5
     """Reward of a success, multiplied by SPL."""
     closest_goal: float = 1.0
+    """Smallest geodesic distance from start to goal in sampled episodes, metres."""
     furthest_goal: float = 30.0
-    """Sampled episodes have a geodesic distance in [closest_goal, furthest_goal] metres."""
+    """Largest geodesic distance from start to goal in sampled episodes, metres."""
     min_detour_ratio: float = 1.1
     """Ratio of geodesic to Euclidean distance below which most sampled episodes are rejected (Habitat's rule)."""
 

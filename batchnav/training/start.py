@@ -19,6 +19,7 @@ from batchnav.config import load_config, validate
 from batchnav.errors import ConfigError, shortened
 from batchnav.renamed_keys import current_options
 from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console.command_line import parse_options
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed.local_ranks import start_local_ranks
 from batchnav.runtime.files.bundled import find_config
@@ -55,8 +56,7 @@ def parse(arguments: Sequence[str]) -> Command:
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
     default = load_config(find_config(name), TrainingConfig, warn=not known.resume)
     filled = Command(run=default, config=known.config or "")
-    about = inspect.getdoc(Options)
-    command = tyro.cli(Command, default=filled, args=list(arguments), prog="batchnav train", description=about)
+    command: Command = parse_options(Command, "batchnav train", arguments, inspect.getdoc(Options), filled)
     validate(command.run)
     for name, value, least, most in (("gpus", command.gpus, 1, 1024), ("max-restarts", command.max_restarts, 0, 10**6)):
         if not least <= value <= most:

@@ -1,0 +1,301 @@
+"""Reference pages that are generated from the code when the site is built: command line, configuration, old names."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import textwrap
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import tyro
+
+from batchnav import renamed
+from batchnav.cartpole.config import CartPoleRun
+from batchnav.cli import COMMANDS, anticipation, cartpole, data, doctor, evaluate, export, navmesh, view
+from batchnav.cli.bench import BENCHMARKS, bench_options, describe
+from batchnav.cli.options import AnticipationOptions, CartPoleOptions
+from batchnav.cli.train import ALL_OPTIONS, configurations
+from batchnav.config import KINDS, to_dict
+from batchnav.envs.config import PRESETS, NavConfig
+from batchnav.procedural.families import FAMILIES
+from batchnav.renamed_keys import REMOVED, former_keys
+from batchnav.runtime.console.command_line import option_texts
+from batchnav.training import options as train
+from batchnav.training.config import TrainingConfig
+
+TYPES = {int: "integer", float: "number", str: "text", Path: "path", bool: "true, false"}
+"""Names of plain types."""
+PYTHON = {
+    "NavEnv(swatches=)": "NavEnv(material_library=)", "SceneStream(slots=)": "SceneStream(resident_scenes=)",
+    "procedural.make_swatches": "procedural.make_material_library", "procedural.tear": "procedural.degrade",
+    "procedural.with_pictures": "procedural.restore_textures",
+    "procedural.without_pictures": "procedural.replace_textures",
+}  # fmt: skip
+"""Current names of arguments and functions by former name."""
+
+
+class Program(NamedTuple):
+    """A command or subcommand."""
+
+    name: str
+    kind: Callable[..., Any]
+    """Dataclass or function whose fields or arguments are the options."""
+    about: str
+    """Description: the docstring of a module, class or function."""
+
+
+def programs() -> list[Program]:
+    """All commands and subcommands, in the order of `batchnav --help`."""
+    about_train = (
+        f"{inspect.getdoc(train.Options)}\n\nEvery key of the [configuration](configuration.md) is an option too: "
+        f"`--ppo.total-frames` sets `ppo.total_frames`. `batchnav train {ALL_OPTIONS}` lists all of them."
+    )
+    return [
+        Program("train", train.Options, about_train),
+        Program("train anticipation", AnticipationOptions, anticipation.__doc__ or ""),
+        Program("train cartpole", CartPoleOptions, cartpole.__doc__ or ""),
+        Program("evaluate", evaluate.Options, evaluate.__doc__ or ""),
+        Program("view", view.Options, view.__doc__ or ""),
+        *(Program(f"bench {name}", bench_options(name), describe(name)) for name in BENCHMARKS),
+        *(Program(f"data {name}", function, _summary(function)) for name, function in data.SUBCOMMANDS.items()),
+        *(Program(f"navmesh {name}", function, _summary(function)) for name, function in navmesh.SUBCOMMANDS.items()),
+        Program("export", export.Options, export.__doc__ or ""),
+        Program("doctor", doctor.doctor, _summary(doctor.doctor)),
+    ]
+
+
+def command_line() -> str:
+    """The page of all commands and options."""
+    parts = [
+        "# Command line",
+        "*For users of the command `batchnav`. Reference page, generated from the code.*",
+        table(("command", "what it does"), [(f"`{name}`", command.about) for name, command in COMMANDS.items()]),
+        "`--help` after a command prints its options. `--NAME` sets a yes/no option to yes, `--no-NAME` to no. "
+        "Errors are one line on stderr, with exit status 1; unknown options have exit status 2.",
+    ]
+    for program in programs():
+        rows = [_option_row(option) for option in options_of(program.kind)]
+        parts += [f"## batchnav {program.name}", _paragraphs(program.about)]
+        parts.append(table(("option", "value", "default", "meaning"), rows))
+    return "\n\n".join(parts) + "\n"
+
+
+class Option(NamedTuple):
+    """An option of a command."""
+
+    name: str
+    """As on the command line: "--num-envs", or "SCENES" for a positional argument."""
+    type: Any
+    default: Any
+    """Default value; `inspect.Parameter.empty` for a required option."""
+    text: str
+
+
+def options_of(kind: Callable[..., Any]) -> list[Option]:
+    """The options of a dataclass or function. Fields of a dataclass-valued argument are options themselves."""
+    texts, hints = option_texts(kind), typing.get_type_hints(kind)
+    annotated = typing.get_type_hints(kind, include_extras=True)
+    found: list[Option] = []
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if dataclasses.is_dataclass(hints[name]):
+            found += options_of(hints[name])
+            continue
+        is_positional = tyro.conf.Positional in getattr(annotated[name], "__metadata__", ())
+        option = name.upper() if is_positional else f"--{name.replace('_', '-')}"
+        found.append(Option(option, hints[name], parameter.default, texts[name]))
+    return found
+
+
+def _option_row(option: Option) -> tuple[str, ...]:
+    is_required = option.default is inspect.Parameter.empty
+    kind = "yes, no" if option.type is bool else type_text(option.type)
+    default = {True: "yes", False: "no"}[option.default] if option.type is bool else default_text(option.default)
+    return f"`{option.name}`", kind, "required" if is_required else default, option.text
+
+
+def configuration() -> str:
+    """The page of all configuration keys, presets, scene families and bundled configurations."""
+    parts = [
+        "# Configuration",
+        "*For users who write a YAML file for `batchnav train --config`, or set its keys as options. Reference page, "
+        "generated from the code.*",
+        "A file holds the keys that differ from the defaults. `base: NAME` inherits from another configuration, and "
+        "`env: {preset: NAME}` from a [preset](#presets). Unknown keys and values out of range are errors that name "
+        "the key. On the command line a key is an option: `--ppo.total-frames 1000000`.",
+        _section("Run", TrainingConfig(), ""),
+        *_parts(TrainingConfig(), ""),
+        "## CartPole",
+        "Configuration of `batchnav train cartpole`. `policy` and `ppo` have the keys above; these defaults differ:",
+        _differences(TrainingConfig(), CartPoleRun()) + ".",
+        _keys(CartPoleRun(), ""),
+        "## Bundled configurations",
+        table(("`--config`", "what it trains"), [(f"`{name}`", about) for name, about in configurations().items()]),
+        "## Presets",
+        "Values of `env.preset`, and of `NavEnv(config=...)`: published variants of the environment. The table lists "
+        "the keys that differ from the defaults.",
+        table(("preset", "keys of `env`"), map(_preset_row, PRESETS.items())),
+        "## Scene families",
+        "Scenes that are made from a seed. A scene id is `FAMILY:SEED`, a range of them `FAMILY:FIRST-LAST`.",
+        table(("family", "scenes", "seeds of each split", "episode files"), map(_family_row, FAMILIES.values())),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _parts(config: Any, path: str) -> list[str]:
+    """Sections of the parts of a configuration. A part of several kinds has a section for each of them."""
+    sections = []
+    for field in dataclasses.fields(config):
+        part, name = getattr(config, field.name), f"{path}{field.name}"
+        if KINDS in field.metadata:
+            sections += [_section(f"{name}: {kind}", made(), name) for kind, made in field.metadata[KINDS]().items()]
+        elif dataclasses.is_dataclass(part):
+            sections += [_section(name, part, name), *_parts(part, f"{name}.")]
+    return sections
+
+
+def _section(title: str, config: Any, path: str) -> str:
+    return f"## {title}\n\n{_summary(type(config))}\n\n{_keys(config, path)}"
+
+
+def _keys(config: Any, path: str) -> str:
+    """Table of the keys of a configuration that are no parts."""
+    texts, hints = option_texts(type(config)), typing.get_type_hints(type(config))
+    rows: list[Sequence[str]] = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if not dataclasses.is_dataclass(value):
+            key = f"`{path}.{field.name}`" if path else f"`{field.name}`"
+            rows.append((key, type_text(hints[field.name]), default_text(value), texts[field.name]))
+    return table(("key", "value", "default", "meaning"), rows) if rows else ""
+
+
+def _preset_row(item: tuple[str, NavConfig]) -> tuple[str, str]:
+    name, preset = item
+    default = dataclasses.replace(NavConfig(), task=type(preset.task)())  # of the preset's task
+    task = "" if preset.task_name == NavConfig().task_name else f"`task.name: {preset.task_name}`, "
+    return f"`{name}`", task + _differences(default, preset) or "the defaults"
+
+
+def _differences(before: Any, after: Any) -> str:
+    """Keys of a configuration whose values differ from those in another one."""
+    old, new = _flat(to_dict(before)), _flat(to_dict(after))
+    return ", ".join(f"`{key}: {_plain(value)}`" for key, value in new.items() if value != old[key])
+
+
+def _flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested dicts as one dict with dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
+    return found
+
+
+def _family_row(family: Any) -> tuple[str, ...]:
+    seeds = ", ".join(f"{split} {seeds[0]:,} to {seeds[-1]:,}" for split, seeds in family.splits.items())
+    return f"`{family.name}`", family.title, seeds, ", ".join(f"`{name}`" for name in family.episode_files)
+
+
+def migration() -> str:
+    """The page of names of version 0.0 and their successors."""
+    options = [
+        (f"`{name} {old}`", f"`{name} {new}`")
+        for name, module in (("evaluate", evaluate), ("view", view))
+        for old, new in module.RENAMED.items()
+    ]
+    options += [(f"`data {old}`", f"`data {new}`") for old, new in data.FORMER.items()]
+    parts = [
+        "# Migration",
+        "*For users of version 0.0. Reference page, generated from the code.*",
+        "Version 0.1 accepts the old names of this page in Python, in configurations and on the command line, with a "
+        "FutureWarning that states the current name. Version 0.2 will not. Policies, run folders and episode files of "
+        "version 0.0 load without a warning.",
+        "## Configuration keys",
+        "On the command line `--OLD.KEY` stands for `--CURRENT.KEY` in the same way.",
+        table(("old key", "current key"), sorted(_former_keys(TrainingConfig, ""))),
+        "## Commands and options",
+        table(("old", "current"), options),
+    ]
+    parts += ["## Python", table(("old", "current"), [(f"`{old}`", f"`{new}`") for old, new in PYTHON.items()])]
+    for title, names in (
+        ("Sensors and observations", renamed.SENSORS),
+        ("Reference agents", renamed.AGENTS),
+        ("Bundled configurations", renamed.CONFIGS),
+        ("Bundled policies", renamed.POLICIES),
+    ):
+        rows = [(f"`{old}`", f"`{new}`") for old, new in names.items()]
+        parts += [f"## {title}", table(("old name", "current name"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _former_keys(kind: type, path: str) -> Iterable[tuple[str, str]]:
+    """Former keys of a configuration and its parts, each with its current path or the fate of a removed key."""
+    for old, place in former_keys(kind).items():
+        yield f"`{path}{old}`", f"`{path}{'.'.join(place.path)}`"
+    for old, value in getattr(kind, REMOVED, {}).items():
+        yield f"`{path}{old}`", f"removed; always {value}"
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(hints[field.name]) and KINDS not in field.metadata:
+            yield from _former_keys(hints[field.name], f"{path}{field.name}.")
+
+
+def type_text(hint: Any) -> str:
+    """A type in words: "integer", "list of numbers", or the values that are allowed."""
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is Literal:
+        return ", ".join(f"`{choice}`" for choice in arguments)
+    if typing.get_origin(hint) is tuple:
+        if len(arguments) > 1 and arguments[1] is not Ellipsis:
+            return f"{len(arguments)} values: {type_text(arguments[0])}"
+        return f"list: {type_text(arguments[0])}"
+    if typing.get_origin(hint) is dict:
+        return f"mapping of names to `{arguments[1].__name__}`"
+    if type(None) in arguments:
+        return type_text(next(each for each in arguments if each is not type(None)))
+    return TYPES.get(hint) or hint.__name__
+
+
+def default_text(value: Any) -> str:
+    """A default value; empty for None and for empty values."""
+    return "" if value is None or value in ("", (), {}) else f"`{_plain(value)}`"
+
+
+def _plain(value: Any) -> str:
+    """A value as YAML has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_plain, value))}]"
+    return str(value)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table. Vertical bars in cells are escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _summary(documented: Any) -> str:
+    """The docstring of a class or function up to its sections such as `Args:`."""
+    return re.split(r"\n\n(?:Args|Raises|Returns):", inspect.getdoc(documented) or "")[0]
+
+
+def _paragraphs(docstring: str) -> str:
+    """A docstring as Markdown: indented blocks of commands and of other text become fenced blocks."""
+    blocks = []
+    for part in docstring.strip().split("\n\n"):
+        language = "sh" if part.lstrip().startswith("batchnav") else "text"
+        blocks.append(f"```{language}\n{textwrap.dedent(part)}\n```" if part.startswith("    ") else part)
+    return "\n\n".join(blocks)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/cli.md": command_line,
+    "reference/configuration.md": configuration,
+    "reference/migration.md": migration,
+}
+"""Functions that generate pages, by the page's path in the site."""
