@@ -9,16 +9,25 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-_SHORT = reprlib.Repr()
+
+class _Repr(reprlib.Repr):
+    """Short representations, the same in every version of Python: those of long integers differ."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            repr(x)
+        except ValueError:  # Python refuses to print integers of more than 4,300 digits
+            return "an int that is too long to be shown"
+        return super().repr_int(x, level)
+
+
+_SHORT = _Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 2, 80, 80, 40
 
 
 def shortened(value: Any) -> str:
     """A value as one short line for a message, for any length, depth or cycle of the value."""
-    try:
-        return _SHORT.repr(value)
-    except ValueError:  # Python refuses to print integers of more than 4,300 digits
-        return f"a {type(value).__name__} that is too long to be shown"
+    return _SHORT.repr(value)
 
 
 def few(names: Sequence[str], most: int = 3, separator: str = ", ") -> str:

@@ -17,7 +17,6 @@ PAGES = {
     "eval/cartpole/README.md": "cartpole.md",
     "eval/results/README.md": "results.md",
     "assets/policies/pointnav_h200/README.md": "bundled_agent.md",
-    "assets/policies/pointnav_rgb_h200/README.md": "bundled_rgb_agent.md",
     "eval/log/README.md": "log/index.md",
     **{f"eval/log/{path.name}": f"log/{path.name}" for path in sorted((ROOT / "eval/log").glob("2*.md"))},
 }
