@@ -10,6 +10,7 @@ from typing import Any
 from batchnav.config import to_dict
 from batchnav.envs.config import NavConfig
 from batchnav.errors import BatchnavError
+from batchnav.evaluation.failures import failure_table
 from batchnav.evaluation.intervals import Interval, Summary
 from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.run import Evaluation, Played
@@ -47,7 +48,7 @@ def result_rows(evaluation: Evaluation, played: Played) -> list[dict[str, Any]]:
 
 
 def write_results(path: Path, evaluation: Evaluation, played: Played) -> None:
-    """Write results.json: intervals over all episodes and by scene, and the metrics of every episode.
+    """Write results.json: intervals over all episodes and by scene, kinds of failures, and every episode's metrics.
 
     The file is replaced as a whole. Values that are not finite become null.
     """
@@ -55,14 +56,17 @@ def write_results(path: Path, evaluation: Evaluation, played: Played) -> None:
         {
             "episode_id": episode.episode_id, "scene_id": episode.scene_id,
             **{metric: _finite(played.episodes[metric][i]) for metric in played.overall},
+            **({} if played.failures is None else {"failure": str(played.failures[i]) or None}),
         }
         for i, episode in enumerate(evaluation.episodes)
     ]  # fmt: skip
+    table = [row._asdict() for row in failure_table(evaluation, played)]
     data = {
         "agent": played.player.name, "episodes_file": str(evaluation.path),
         "env": to_dict(played.player.config),
         "overall": _summary(played.overall),
         "scenes": {scene: _summary(summary) for scene, summary in played.scenes.items()},
+        **({"failures": table} if table else {}),
         "distance_mismatches": played.mismatches, "episodes": per_episode,
     }  # fmt: skip
     with replacing(path, BatchnavError) as part:

@@ -19,6 +19,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import goal_categories_of
 from batchnav.errors import ArgumentError
+from batchnav.evaluation.failure_kinds import failure_kinds
 from batchnav.evaluation.intervals import Summary, summarise
 from batchnav.evaluation.play import Images, Recording, evaluate, record
 from batchnav.evaluation.players import Player
@@ -45,6 +46,9 @@ class Played(NamedTuple):
     """Episodes whose file states another distance than the navmesh gives, one line each."""
     trajectories: Sequence[Trajectory]
     """The trajectory of every episode, in the order of the file."""
+    failures: np.ndarray | None = None
+    """Kind of each failed episode (`failures.FAILURES`), "" for a success; None for other tasks
+    than ObjectNav, and in scenes without the objects' appearance."""
 
 
 class Evaluation:
@@ -107,9 +111,12 @@ class Evaluation:
         title = f"episodes of {player.name}"
         with progress_bar(title, len(mine)) if self.ranks.is_rank_zero else contextlib.nullcontext() as progress:
             own = evaluate(agent, env, len(mine), progress=progress)
-        of_ranks = self.ranks.all_gather((own, agent.trajectories(len(mine))))
-        found = {name: np.concatenate([part[name] for part, _ in of_ranks]) for name in of_ranks[0][0]}
-        trajectories = [trajectory for _, part in of_ranks for trajectory in part]
+        walked = agent.trajectories(len(mine))
+        kinds = failure_kinds(self.bank, player.env_config, own, walked, self.renderer)
+        of_ranks = self.ranks.all_gather((own, walked, kinds))
+        found = {name: np.concatenate([part[name] for part, *_ in of_ranks]) for name in of_ranks[0][0]}
+        trajectories = [trajectory for _, part, _ in of_ranks for trajectory in part]
+        failures = None if kinds is None else np.concatenate([part for *_, part in of_ranks])
         metrics = env.task.metric_specs
         by_scene = {
             name: summarise({key: values[found["scene"] == k] for key, values in found.items()}, metrics)
@@ -117,7 +124,7 @@ class Evaluation:
         }
         stated = "start_distance" in found
         mismatches = distance_mismatches(self.episodes, found["start_distance"]) if stated else []
-        return Played(player, found, summarise(found, metrics), by_scene, mismatches, trajectories)
+        return Played(player, found, summarise(found, metrics), by_scene, mismatches, trajectories, failures)
 
     def evenly_spaced(self, count: int) -> np.ndarray:
         """Indices of at most `count` episodes, evenly spaced over the file."""

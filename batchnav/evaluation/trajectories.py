@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import image_sources
 from batchnav.evaluation.play import Images
+from batchnav.observation import ObservationSource
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import FreeBodies
 from batchnav.sensors.frame import Frame, write_observations
@@ -100,13 +101,21 @@ class PoseCameras:
         config: cameras and sensors.
         at_once: poses rendered at a time.
         renderer: "raycast", "opengl" or "auto".
+        sources: observation sources by name, instead of those of the configuration.
     """
 
-    def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = POSES_AT_ONCE, renderer: str = "raycast"):
+    def __init__(
+        self,
+        bank: SceneBank,
+        config: NavConfig,
+        at_once: int = POSES_AT_ONCE,
+        renderer: str = "raycast",
+        sources: Mapping[str, ObservationSource] | None = None,
+    ):
         n, device = at_once, bank.device
         self.carriers = FreeBodies.at_origin(n, device)
         seeds = _Seeds(*torch.zeros(2, 1, dtype=torch.int64, device=device))
-        self.sources = image_sources(config)
+        self.sources = image_sources(config) if sources is None else sources
         self.frame = Frame(bank, self.carriers, config.all_cameras, self.sources.values(), renderer, seeds)
         self.specs = tuple(source.spec for source in self.sources.values())
         self.images = {spec.name: torch.zeros(n, *spec.shape, dtype=spec.dtype, device=device) for spec in self.specs}

@@ -7,13 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.data.episodes.episode import Episode
+from batchnav.evaluation.groups import DISTANCES, by_category, properties, quantiles
 from batchnav.evaluation.intervals import Interval, summarise
 from batchnav.evaluation.run import Evaluation, Played
 from batchnav.types import Metric
-
-PARTS = 4
-"""Number of equally large groups into which episodes are divided by a property."""
 
 
 class Part(NamedTuple):
@@ -23,31 +20,6 @@ class Part(NamedTuple):
     num_episodes: int
     intervals: list[Interval]
     """Mean and confidence interval of each agent."""
-
-
-class Properties(NamedTuple):
-    """Properties of the episodes that do not depend on the agent; NaN for tasks without a goal."""
-
-    distance: np.ndarray
-    """f64 [M]: geodesic distance to the nearest goal, metres."""
-    detour: np.ndarray
-    """f64 [M]: ratio of the geodesic distance to the straight-line distance of the nearest goal."""
-
-
-def properties(evaluation: Evaluation, played: Played) -> Properties:
-    """Properties of all episodes, from the episode file and from the task's episode info."""
-    nothing = np.full(len(evaluation.episodes), np.nan)
-    distance = played.episodes.get("start_distance", nothing).astype(np.float64)
-    straight = np.array([straight_line(episode) for episode in evaluation.episodes])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        detour = np.where(straight > 0.0, distance / straight, np.nan)
-    return Properties(distance, detour)
-
-
-def straight_line(episode: Episode) -> float:
-    """Straight-line distance from the start to the nearest goal, metres; NaN without goals."""
-    goals = np.array([goal.position for goal in episode.goals], np.float64).reshape(-1, 3)
-    return float(np.linalg.norm(goals - episode.start_position, axis=1).min()) if len(goals) else np.nan
 
 
 def compared_by(metrics: Sequence[Metric]) -> Metric:
@@ -60,7 +32,7 @@ def breakdowns(evaluation: Evaluation, played: Sequence[Played], metric: Metric)
     """Groups of episodes by distance, detour and scene. Properties that no episode has are omitted."""
     found = properties(evaluation, played[0])
     tables = {
-        "geodesic distance to the goal": quantiles(found.distance, "{:.1f} to {:.1f} m"),
+        "geodesic distance to the goal": quantiles(found.distance, DISTANCES),
         "detour: geodesic over straight line": quantiles(found.detour, "{:.2f} to {:.2f}"),
         "goal category": by_category(evaluation, played[0]),
         "scene": {
@@ -72,21 +44,6 @@ def breakdowns(evaluation: Evaluation, played: Sequence[Played], metric: Metric)
         for name, parts in tables.items()
         if parts
     }
-
-
-def by_category(evaluation: Evaluation, played: Played) -> dict[str, np.ndarray]:
-    """Episode indices by category of the goal, in the order of the categories' numbers; empty for other tasks."""
-    number = played.episodes.get("category", np.zeros(0))
-    rows = {name: np.flatnonzero(number == k) for k, name in enumerate(evaluation.bank.goal_categories)}
-    return {name: found for name, found in rows.items() if len(found)}
-
-
-def quantiles(values: np.ndarray, text: str) -> dict[str, np.ndarray]:
-    """Episode indices in PARTS groups of equal size, ordered by value; keys are value ranges, formatted with `text`."""
-    known = np.flatnonzero(np.isfinite(values))
-    order = known[np.argsort(values[known], kind="stable")]
-    parts = [part for part in np.array_split(order, PARTS) if len(part)]
-    return {text.format(values[part].min(), values[part].max()): np.sort(part) for part in parts}
 
 
 def _mean(played: Played, rows: np.ndarray, metric: Metric) -> Interval:

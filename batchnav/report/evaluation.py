@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchnav.errors import BatchnavError
+from batchnav.evaluation.failure_kinds import FAILURES
+from batchnav.evaluation.failures import failure_table
+from batchnav.evaluation.groups import properties
 from batchnav.evaluation.intervals import format_interval
 from batchnav.evaluation.players import Player, PolicyPlayer
 from batchnav.evaluation.run import Evaluation, Played
 from batchnav.evaluation.trajectories import Trajectory
-from batchnav.report.breakdown import breakdowns, compared_by, properties
+from batchnav.report.breakdown import breakdowns, compared_by
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words
 from batchnav.report.episodes import Plans, packed_trajectory, places, shown_steps, strips
 from batchnav.report.metrics import load_metrics
@@ -47,6 +50,8 @@ class Row(NamedTuple):
     """Ratio of the geodesic distance to the straight-line distance; NaN for tasks without a goal."""
     scores: list[Score]
     """One score for each agent."""
+    failure: str = "failed"
+    """How the first agent failed, where the task has kinds of failures."""
 
 
 class Score(NamedTuple):
@@ -78,6 +83,9 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         header=_header(evaluation, agents), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
         metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
         table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in agents.items()},
+        kinds=FAILURES, failures={
+            name: failure_table(evaluation, each) for name, each in agents.items() if each.failures is not None
+        },
         breakdowns=breakdowns(evaluation, played, metric), ends=bar_ends(metric, played),
         charts=_charts(agents, task.metric_specs),
         trained=[name for name, each in agents.items() if _file_of_run(each.player, "metrics.jsonl")],
@@ -96,7 +104,7 @@ def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> 
     """Rows of at most MAX_LISTED episodes, in order of the first agent's result: failures first, then low values."""
     success = _success(TASKS[played[0].player.config.task_name].metric_specs)
     known = properties(evaluation, played[0])
-    first = played[0].episodes
+    first, kinds = played[0].episodes, played[0].failures
     order = np.lexsort([first[metric.name], *([first[success]] if success else [])])[:MAX_LISTED]
     return [
         Row(
@@ -106,6 +114,7 @@ def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> 
                 Score(bool(each.episodes[success][i]) if success else None, float(each.episodes[metric.name][i]))
                 for each in played
             ],
+            "failed" if kinds is None else str(kinds[i]),
         )
         for i in order
     ]  # fmt: skip

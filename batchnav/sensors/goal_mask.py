@@ -72,6 +72,15 @@ class GoalMaskSensor(IdSensor):
         return self._ids
 
 
+class GoalCategorySensor(IdSensor):
+    """i32 [N, 1, H, W]: 1 + number of the goal category that the visible object belongs to, 0 for other surfaces.
+
+    No agent observes it. Analyses use it to find out what an agent saw.
+    """
+
+    name, field = "goal_category", "goal"
+
+
 @device_function
 def _is_goal(number, goal, category):
     """True if a triangle, -1 for none, is of the category."""

@@ -13,11 +13,12 @@ from worlds import write_episodes, write_floor
 
 from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.envs.config import NavConfig, with_options
+from batchnav.evaluation.groups import quantiles, straight_line
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.evaluation.trajectories import PoseCameras
 from batchnav.observation import Spec
-from batchnav.report.breakdown import compared_by, quantiles, straight_line
+from batchnav.report.breakdown import compared_by
 from batchnav.report.episodes import MAX_PICTURES, SUBPIXELS, shown_steps
 from batchnav.report.evaluation import bar_ends, listed, to_film, write_report
 from batchnav.tasks.goal_state import METRIC_SPECS

@@ -1,0 +1,55 @@
+"""Groups of episodes by their properties: distance, detour and category of the goal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batchnav.data.episodes.episode import Episode
+from batchnav.evaluation.run import Evaluation, Played
+
+PARTS = 4
+"""Number of equally large groups into which episodes are divided by a property."""
+DISTANCES = "{:.1f} to {:.1f} m"
+"""Label of a group by distance."""
+
+
+class Properties(NamedTuple):
+    """Properties of the episodes that do not depend on the agent; NaN for tasks without a goal."""
+
+    distance: np.ndarray
+    """f64 [M]: geodesic distance to the nearest goal, metres."""
+    detour: np.ndarray
+    """f64 [M]: ratio of the geodesic distance to the straight-line distance of the nearest goal."""
+
+
+def properties(evaluation: Evaluation, played: Played) -> Properties:
+    """Properties of all episodes, from the episode file and from the task's episode info."""
+    nothing = np.full(len(evaluation.episodes), np.nan)
+    distance = played.episodes.get("start_distance", nothing).astype(np.float64)
+    straight = np.array([straight_line(episode) for episode in evaluation.episodes])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        detour = np.where(straight > 0.0, distance / straight, np.nan)
+    return Properties(distance, detour)
+
+
+def straight_line(episode: Episode) -> float:
+    """Straight-line distance from the start to the nearest goal, metres; NaN without goals."""
+    goals = np.array([goal.position for goal in episode.goals], np.float64).reshape(-1, 3)
+    return float(np.linalg.norm(goals - episode.start_position, axis=1).min()) if len(goals) else np.nan
+
+
+def by_category(evaluation: Evaluation, played: Played) -> dict[str, np.ndarray]:
+    """Episode indices by category of the goal, in the order of the categories' numbers; empty for other tasks."""
+    number = played.episodes.get("category", np.zeros(0))
+    rows = {name: np.flatnonzero(number == k) for k, name in enumerate(evaluation.bank.goal_categories)}
+    return {name: found for name, found in rows.items() if len(found)}
+
+
+def quantiles(values: np.ndarray, text: str) -> dict[str, np.ndarray]:
+    """Episode indices in PARTS groups of equal size, ordered by value; keys are value ranges, formatted with `text`."""
+    known = np.flatnonzero(np.isfinite(values))
+    order = known[np.argsort(values[known], kind="stable")]
+    parts = [part for part in np.array_split(order, PARTS) if len(part)]
+    return {text.format(values[part].min(), values[part].max()): np.sort(part) for part in parts}
