@@ -18,7 +18,7 @@ PAGES = {
     "eval/results/README.md": "results.md",
     "assets/policies/pointnav_h200/README.md": "bundled_agent.md",
     "eval/log/README.md": "log/index.md",
-    **{f"eval/log/{path.name}": f"log/{path.name}" for path in sorted((ROOT / "eval/log").glob("2*.md"))},
+    **{f"eval/log/{path.name}": f"log/{path.name}" for path in sorted((ROOT / "eval/log").glob("[!R]*.md"))},
 }
 """From the tree's names to the site's."""
 PICTURES = ("eval/results/*.png", "eval/results/figures/*.png", "assets/policies/*/*.png")
