@@ -34,6 +34,7 @@ def result_rows(evaluation: Evaluation, played: Played) -> list[dict[str, Any]]:
         params |= {"frames": player.info.get("frames"), "seed": player.info.get("seed")}
         network = player.policy.network.config
         params |= {"encoder": network.encoder} if network.encoder != PolicyConfig.encoder else {}
+        params |= {"film": list(network.film)} if network.film else {}
         params |= {"blind": True} if network.blind else {}
     task = player.config.task_name
     rows = []

@@ -1,6 +1,6 @@
 """The policy network: observations and the previous action, through a memory, to an action distribution and a value.
 
-    images ------- encoder ------.
+    images ------- encoder ------.     (`PolicyConfig.film`: modulated by further images)
     vectors ------ linear -------+-- concat -- memory (or two tanh layers) --.-- actor: action distribution
     categories --- embedding ----+                                           '-- critic: value
     last action -- embedding ----'
@@ -11,7 +11,7 @@ of them a policy has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -22,6 +22,7 @@ from batchnav.errors import ConfigError
 from batchnav.policy.actions import actions_of
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import ENCODERS
+from batchnav.policy.film import FiLMEncoder
 from batchnav.policy.memories import MEMORIES
 from batchnav.policy.memory import Memory, State
 from batchnav.policy.normalize import RunningNorm
@@ -73,10 +74,11 @@ class ActorCritic(nn.Module):
     """Actor and critic with a shared body, for a dict of observations, and discrete or continuous actions.
 
     Images [C, H, W], floats in 0..1 or bytes, are read by the encoder that the configuration names, unless the policy
-    is blind. Images of one size are concatenated as channels; each further size has its own encoder. Vectors [n] have
-    a linear layer each; those named in `config.polar` are [r, angle] and enter as [r, cos, sin], or with
-    `config.log_distance` as [*log_distance(r), cos, sin]. Integers have an embedding each. A plain box counts as the
-    dict {"observation": box}. A policy with memory also reads the previous action.
+    is blind. Images of one size are concatenated as channels; each further size has its own encoder. Images named in
+    `config.film` are no channels: they modulate the encoder of the images of their size. Vectors [n] have a linear
+    layer each; those named in `config.polar` are [r, angle] and enter as [r, cos, sin], or with `config.log_distance`
+    as [*log_distance(r), cos, sin]. Integers have an embedding each. A plain box counts as the dict {"observation":
+    box}. A policy with memory also reads the previous action.
 
     Args:
         observation_space: of one environment.
@@ -107,8 +109,12 @@ class ActorCritic(nn.Module):
         self.actions = actions_of(action_space)
         """The action distribution."""
         images = {name: self.observation_shapes[name] for name, space in read.items() if is_image(space)}
-        self.images = names_by_size(images)
+        self.film = tuple(name for name in images if name in config.film)
+        """Names of the images that modulate the encoder of the others of their size."""
+        self.images = names_by_size({name: shape for name, shape in images.items() if name not in self.film})
         """Names of the images that share an encoder; one entry per image size."""
+        if not config.blind:
+            self._check_film(images)
         with torch_defaults(device):
             self._make_layers(read, images)
 
@@ -243,8 +249,11 @@ class ActorCritic(nn.Module):
         """Input of the body, [T, B, width]."""
         parts = []
         for names, encoder in zip(self.images, self._encoders(), strict=True):
-            image = _concat_channels([self._prepare_image(name, obs[name]) for name in names])
-            parts.append(encoder(image.flatten(0, 1)).unflatten(0, image.shape[:2]))
+            image = self._image(names, obs)
+            if isinstance(encoder, FiLMEncoder):
+                parts.append(encoder(image, self._image(self._film_of(names), obs)))
+            else:
+                parts.append(encoder(image.flatten(0, 1)).unflatten(0, image.shape[:2]))
         for name, embedding in self.embeddings.items():
             if name in self.num_categories:
                 parts.append(embed_rows(cast(nn.Embedding, embedding), obs[name].reshape(starts.shape)))
@@ -253,6 +262,11 @@ class ActorCritic(nn.Module):
         if self.body.reads_previous_action:
             parts.append(self.actions.embed(self.previous_action, prev_action, starts))
         return torch.cat(parts, dim=-1)
+
+    def _image(self, names: Sequence[str], obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Images [T, B, C, H, W] of one size, prepared, and concatenated along the channels."""
+        images = [self._prepare_image(name, obs[name]) for name in names]
+        return images[0] if len(images) == 1 else torch.cat(images, dim=2)
 
     def _prepare_image(self, name: str, image: torch.Tensor) -> torch.Tensor:
         """Input of the encoder: bytes as floats in 0..1, normalised where `config.normalized` says so."""
@@ -274,9 +288,32 @@ class ActorCritic(nn.Module):
     def _make_encoder(self, names: tuple[str, ...]) -> nn.Module:
         if self.config.encoder not in ENCODERS:
             raise ConfigError(f"encoder: found {self.config.encoder!r}, expected one of {', '.join(ENCODERS)}")
-        channels = sum(self.observation_shapes[name][0] for name in names)
+        shape, film = self._joint_shape(names), self._film_of(names)
+        if film:
+            return FiLMEncoder(shape, self._joint_shape(film)[0], self.config)
+        return ENCODERS[self.config.encoder](shape, self.config)
+
+    def _film_of(self, names: Sequence[str]) -> list[str]:
+        """Names of the images that modulate the encoder of these images."""
+        size = self.observation_shapes[names[0]][1:]
+        return [name for name in self.film if self.observation_shapes[name][1:] == size]
+
+    def _joint_shape(self, names: Sequence[str]) -> tuple[int, int, int]:
+        """(C, H, W) of images of one size that are concatenated."""
         _, height, width = self.observation_shapes[names[0]]
-        return ENCODERS[self.config.encoder]((channels, height, width), self.config)
+        return sum(self.observation_shapes[name][0] for name in names), height, width
+
+    def _check_film(self, images: Mapping[str, tuple[int, ...]]) -> None:
+        """ConfigError where `config.film` names no images, or images without others of their size to modulate."""
+        if missing := [name for name in self.config.film if name not in images]:
+            raise ConfigError(f"film: found {missing[0]!r}, expected images among {', '.join(images) or 'none'}")
+        sizes = [images[names[0]][1:] for names in self.images]
+        if alone := [name for name in self.film if images[name][1:] not in sizes]:
+            found = ", ".join(f"{name} {shape[1]}x{shape[2]}" for name, shape in images.items())
+            raise ConfigError(
+                f"film: found {alone[0]!r} with no other image of its size to modulate ({found}), expected one; "
+                "leave film empty for an encoder of its own"
+            )
 
     def _vector_width(self, name: str, shape: tuple[int, ...]) -> int:
         """Width of `_prepare_vector`. ConfigError for a vector in `config.polar` that is not [r, angle]."""
@@ -285,11 +322,6 @@ class ActorCritic(nn.Module):
         if shape != (2,):
             raise ConfigError(f"polar: observation {name!r} has shape {list(shape)}, expected [2] (r and angle)")
         return 2 + (DISTANCE_FEATURES if self.config.log_distance else 1)
-
-
-def _concat_channels(images: list[torch.Tensor]) -> torch.Tensor:
-    """Images [T, B, C, H, W] of one size, concatenated along the channels."""
-    return images[0] if len(images) == 1 else torch.cat(images, dim=2)
 
 
 def _init_heads(actor: nn.Linear, critic: nn.Linear) -> None:

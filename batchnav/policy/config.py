@@ -35,6 +35,9 @@ class PolicyConfig:
     resolves centimetres near a goal and keeps the input small for large distances. False: metres, as in the paper."""
     normalized: tuple[str, ...] = ()
     """Images whose channels are normalised by their running mean and variance, as in the paper's RGB agent."""
+    film: tuple[str, ...] = ()
+    """Images that modulate the encoder of the other images of their size (`policy.film`), such as an image of the goal;
+    they should stay the same during an episode. Images that are not named here are channels of the encoder."""
     blind: bool = False
     """Ignore all images, as a control experiment."""
 

@@ -5,12 +5,15 @@ the `PolicyConfig`. The module maps float images [B, C, H, W] in 0..1 to [B, out
 `output_size`. Register your own encoder before the policy is made or loaded:
 
     batchnav.policy.ENCODERS["my_cnn"] = MyCNN        # then PolicyConfig(encoder="my_cnn")
+
+Encoders for `PolicyConfig.film` have an attribute `Trunk`, the class of their convolutional stages, whose feature maps
+`film` reads and modulates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -81,8 +84,19 @@ class SEFixupBlock(nn.Module):
         return F.relu(torch.addcmul(shortcut, y, gate[:, :, None, None]))
 
 
-class SEResNet9(nn.Module):
-    """The paper's image encoder: SpaceToDepth, four SE-Fixup blocks, a compression convolution, a linear layer.
+class Trunk(nn.Module):
+    """Convolutional stages of an encoder."""
+
+    channels: tuple[int, ...]
+    """Number of channels of the feature map after each stage."""
+
+    def stages(self) -> Sequence[Callable[[torch.Tensor], torch.Tensor]]:
+        """The stages in order: the first one reads images [B, C, H, W] in 0..1, each next one a feature map."""
+        raise NotImplementedError
+
+
+class SEResNet9Trunk(Trunk):
+    """SpaceToDepth, a 1x1 convolution and four SE-Fixup blocks.
 
     A one-channel image (depth, 0..1) gets `depth_bins` further one-hot channels, one per equal range of 0..1.
     Sides that are not multiples of 4 are padded with zeros. ConfigError for a side below SMALLEST_IMAGE.
@@ -92,63 +106,21 @@ class SEResNet9(nn.Module):
         super().__init__()
         channels, height, width = image_shape
         base = config.base_width
-        self.output_size = config.visual_size
         self.depth_bins = config.depth_bins if channels == 1 else 0
         self.padding = _to_whole_cells(height, width)
         self.stem = nn.Conv2d(CELL * CELL * channels * (1 + self.depth_bins), base, 1, bias=False)
         _he_normal(self.stem.weight)
         widths, strides = (base, base, 2 * base, 4 * base, 8 * base), (1, 2, 2, 2)
+        self.channels = widths[1:]
         self.blocks = nn.Sequential(
             *(SEFixupBlock(widths[i], widths[i + 1], stride, len(strides)) for i, stride in enumerate(strides))
         )
-        # 256 channels at base 64 and the paper's 2x2 cells; larger images keep the flattened size, 16 * base
-        cells = math.ceil(height / 32) * math.ceil(width / 32)
-        compressed = max(min(4 * base, 16 * base // cells), 1)
-        self.compress = nn.Conv2d(8 * base, compressed, 3, padding=1)
-        _he_normal(self.compress.weight)
-        nn.init.zeros_(self.compress.get_parameter("bias"))
-        self.project = _projection(compressed * cells, self.output_size)
         self.to(memory_format=torch.channels_last)
 
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """[B, C, H, W] in 0..1 -> [B, visual_size]."""
-        x = self._fused(image) if self._is_fused(image) else self.blocks(self.read_cells(image))
-        x = conv3x3(x, self.compress.weight, self.compress.get_parameter("bias"))
-        return self.project(F.relu(x).flatten(1))
-
-    def _is_fused(self, image: torch.Tensor) -> bool:
-        """True where `encoder_triton` can read these images: depth in bfloat16 on CUDA."""
-        fits = 0 < self.depth_bins <= FUSED_BINS and self.stem.out_channels in FUSED_WIDTHS
-        return fits and image.dtype == torch.bfloat16 and self.has_kernels
-
-    def _apply(self, fn: Callable, recurse: bool = True) -> SEResNet9:
-        """Move the module, as `to` does, and look up whether the new device has the kernels."""
-        super()._apply(fn, recurse)
-        self.has_kernels = has_triton(self.stem.weight.device)
-        return self
-
-    def _fused(self, image: torch.Tensor) -> torch.Tensor:
-        """Stem and blocks with `encoder_triton`."""
-        # imported here, since only torch for CUDA includes Triton
-        from batchnav.policy.encoder_triton import BlockWeights, sizes_of_blocks, trunk
-
-        if any(self.padding):
-            image = F.pad(image, self.padding)
-        kind, blocks = image.dtype, [cast(SEFixupBlock, block) for block in self.blocks]
-        shifts = [block.fixup_bias1a for block in blocks] + [torch.zeros_like(blocks[0].fixup_bias1a)]
-        _, _, height, width = image.shape
-        sizes = sizes_of_blocks(height, width, len(blocks))[1:]
-        weights = [
-            BlockWeights(
-                block.conv1.weight.to(kind), _second_weight(block, *size).to(kind),
-                None if block.skip is None else block.skip.weight.to(kind),
-                block.fixup_bias1b, block.fixup_bias2a, block.fixup_bias2b, shift,
-                block.squeeze.weight.to(kind), block.squeeze.bias,
-                block.excite.weight.t().contiguous().to(kind), block.excite.bias,
-            )
-            for block, size, shift in zip(blocks, sizes, shifts[1:], strict=True)
-        ]  # fmt: skip
-        return trunk(image, self.depth_bins, self.stem_by_bin(), shifts[0], weights)
+    def stages(self) -> Sequence[Callable[[torch.Tensor], torch.Tensor]]:
+        """The blocks; the first one includes the stem."""
+        first, *others = self.blocks
+        return [lambda image: first(self.read_cells(image)), *others]
 
     def read_cells(self, image: torch.Tensor) -> torch.Tensor:
         """SpaceToDepth, depth bins, 1x1 convolution, ReLU: [B, C, H, W] -> [B, base, ceil(H / 4), ceil(W / 4)].
@@ -186,18 +158,80 @@ class SEResNet9(nn.Module):
         return (x.float() * self.depth_bins).to(torch.int32).clamp(0, self.depth_bins - 1)
 
 
-class SimpleCNN(nn.Module):
-    """Three convolutions and a linear layer, after DQN (Mnih et al. 2015): a small network for short training runs.
+class SEResNet9(SEResNet9Trunk):
+    """The paper's image encoder: the trunk, a compression convolution, a linear layer."""
 
-    Kernels are 4x4 with stride 4, 3x3 with stride 2 and 3x3; channels are 2, 4 and 4 times `base_width`. There are no
-    depth bins. Requirements on the image size are those of `SEResNet9`.
+    Trunk = SEResNet9Trunk
+
+    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
+        super().__init__(image_shape, config)
+        _, height, width = image_shape
+        base = config.base_width
+        self.output_size = config.visual_size
+        # 256 channels at base 64 and the paper's 2x2 cells; larger images keep the flattened size, 16 * base
+        cells = math.ceil(height / 32) * math.ceil(width / 32)
+        compressed = max(min(4 * base, 16 * base // cells), 1)
+        self.compress = nn.Conv2d(8 * base, compressed, 3, padding=1)
+        _he_normal(self.compress.weight)
+        nn.init.zeros_(self.compress.get_parameter("bias"))
+        self.project = _projection(compressed * cells, self.output_size)
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, image: torch.Tensor, film: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
+        """[B, C, H, W] in 0..1 -> [B, visual_size]; `film` as for `modulated`."""
+        if film is not None:
+            x = modulated(self.stages(), image, film)
+        else:
+            x = self._fused(image) if self._is_fused(image) else self.blocks(self.read_cells(image))
+        x = conv3x3(x, self.compress.weight, self.compress.get_parameter("bias"))
+        return self.project(F.relu(x).flatten(1))
+
+    def _is_fused(self, image: torch.Tensor) -> bool:
+        """True where `encoder_triton` can read these images: depth in bfloat16 on CUDA."""
+        fits = 0 < self.depth_bins <= FUSED_BINS and self.stem.out_channels in FUSED_WIDTHS
+        return fits and image.dtype == torch.bfloat16 and self.has_kernels
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> SEResNet9:
+        """Move the module, as `to` does, and look up whether the new device has the kernels."""
+        super()._apply(fn, recurse)
+        self.has_kernels = has_triton(self.stem.weight.device)
+        return self
+
+    def _fused(self, image: torch.Tensor) -> torch.Tensor:
+        """Stem and blocks with `encoder_triton`."""
+        # imported here, since only torch for CUDA includes Triton
+        from batchnav.policy.encoder_triton import BlockWeights, sizes_of_blocks, trunk
+
+        if any(self.padding):
+            image = F.pad(image, self.padding)
+        kind, blocks = image.dtype, [cast(SEFixupBlock, block) for block in self.blocks]
+        shifts = [block.fixup_bias1a for block in blocks] + [torch.zeros_like(blocks[0].fixup_bias1a)]
+        _, _, height, width = image.shape
+        sizes = sizes_of_blocks(height, width, len(blocks))[1:]
+        weights = [
+            BlockWeights(
+                block.conv1.weight.to(kind), _second_weight(block, *size).to(kind),
+                None if block.skip is None else block.skip.weight.to(kind),
+                block.fixup_bias1b, block.fixup_bias2a, block.fixup_bias2b, shift,
+                block.squeeze.weight.to(kind), block.squeeze.bias,
+                block.excite.weight.t().contiguous().to(kind), block.excite.bias,
+            )
+            for block, size, shift in zip(blocks, sizes, shifts[1:], strict=True)
+        ]  # fmt: skip
+        return trunk(image, self.depth_bins, self.stem_by_bin(), shifts[0], weights)
+
+
+class SimpleCNNTrunk(Trunk):
+    """Three convolutions with ReLU. Requirements on the image size are those of `SEResNet9Trunk`.
+
+    Kernels are 4x4 with stride 4, 3x3 with stride 2 and 3x3; channels are 2, 4 and 4 times `base_width`.
     """
 
     def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
         super().__init__()
         channels, height, width = image_shape
         base = config.base_width
-        self.output_size = config.visual_size
+        self.channels = (2 * base, 4 * base, 4 * base)
         self.padding = _to_whole_cells(height, width)
         self.convolutions = nn.Sequential(
             nn.Conv2d(channels, 2 * base, CELL, CELL), nn.ReLU(),
@@ -209,15 +243,57 @@ class SimpleCNN(nn.Module):
                 nn.init.orthogonal_(parameter, gain=2**0.5)
             else:
                 nn.init.zeros_(parameter)
-        cells = math.ceil(height / (2 * CELL)) * math.ceil(width / (2 * CELL))
-        self.project = _projection(4 * base * cells, self.output_size)
         self.to(memory_format=torch.channels_last)
 
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """[B, C, H, W] in 0..1 -> [B, visual_size]."""
-        if any(self.padding):
-            image = F.pad(image, self.padding)
-        return self.project(self.convolutions(image).flatten(1))
+    def stages(self) -> Sequence[Callable[[torch.Tensor], torch.Tensor]]:
+        """The convolutions with their ReLU."""
+        first, second, third = (self.convolutions[i : i + 2] for i in (0, 2, 4))
+        return [lambda image: first(self.padded(image)), second, third]
+
+    def padded(self, image: torch.Tensor) -> torch.Tensor:
+        """The image with sides of whole cells."""
+        return F.pad(image, self.padding) if any(self.padding) else image
+
+
+class SimpleCNN(SimpleCNNTrunk):
+    """The trunk and a linear layer, after DQN (Mnih et al. 2015): a small network for short training runs.
+
+    There are no depth bins.
+    """
+
+    Trunk = SimpleCNNTrunk
+
+    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
+        super().__init__(image_shape, config)
+        _, height, width = image_shape
+        self.output_size = config.visual_size
+        cells = math.ceil(height / (2 * CELL)) * math.ceil(width / (2 * CELL))
+        self.project = _projection(self.channels[-1] * cells, self.output_size)
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, image: torch.Tensor, film: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
+        """[B, C, H, W] in 0..1 -> [B, visual_size]; `film` as for `modulated`."""
+        if film is not None:
+            return self.project(modulated(self.stages(), image, film).flatten(1))
+        return self.project(self.convolutions(self.padded(image)).flatten(1))
+
+
+def modulated(
+    stages: Sequence[Callable[[torch.Tensor], torch.Tensor]], image: torch.Tensor, film: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """The last feature map of an image, where each stage's feature map x becomes (1 + scale) * x + shift.
+
+    Args:
+        stages: the stages of a trunk.
+        image: [B, C, H, W] in 0..1.
+        film: scale and shift after each stage, concatenated: [B, 2 * channels, H, W].
+    """
+    x = image
+    for stage, change in zip(stages, film, strict=True):
+        x = stage(x)
+        scale, shift = change.chunk(2, dim=1)
+        x = torch.addcmul(x + shift, x, scale)
+    return x
 
 
 class _OneHotProduct(torch.autograd.Function):

@@ -18,7 +18,7 @@ from batchnav.envs.observations import space_of, specs_of
 from batchnav.errors import ArgumentError, ConfigError, MissingPackageError
 from batchnav.export import export_policy
 from batchnav.export.deployment import read_description
-from batchnav.export.onnx_policy import PolicyStep
+from batchnav.export.onnx_policy import PolicyStep, write_onnx
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
@@ -182,6 +182,26 @@ def test_a_category_and_a_mask_are_inputs(tmp_path):
         }
         start = torch.rand(3, generator=generator) < 0.05
         both.step(seen, start, torch.rand(3, generator=generator))
+
+
+@pytest.mark.parametrize("film", [(), ("imagegoal",)], ids=["early", "film"])
+def test_images_of_the_goal_are_inputs(film, tmp_path):
+    """Bytes that stay the same for some steps, as channels of the encoder and as its modulation."""
+    rgb = spaces.Box(0, 255, (3, 32, 32), np.uint8)
+    config = replace(SMALL, film=film, normalized=("rgb",))
+    network = ActorCritic(spaces.Dict([("rgb", rgb), ("imagegoal", rgb)]), spaces.Discrete(4), config)
+    agent, path = PolicyAgent(randomized(network)), tmp_path / "policy.onnx"
+    write_onnx(agent.network, {"rgb": torch.uint8, "imagegoal": torch.uint8}, path)
+    both, generator = Beside(agent, path), torch.Generator().manual_seed(0)
+    both.begin(3)
+    assert both.names == ["rgb", "imagegoal", "previous_action", "episode_start", "state"]
+    start = torch.ones(3, dtype=torch.bool)
+    goal = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
+    for _ in range(30):
+        fresh = torch.randint(256, (2, 3, 3, 32, 32), generator=generator, dtype=torch.uint8)
+        goal = torch.where(start[:, None, None, None], fresh[0], goal)
+        both.step({"rgb": fresh[1], "imagegoal": goal}, start, torch.rand(3, generator=generator))
+        start = torch.rand(3, generator=generator) < 0.2
 
 
 class Gated(Memory):
