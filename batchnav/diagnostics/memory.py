@@ -28,8 +28,8 @@ META = torch.device("meta")
 """PyTorch's device for tensors with shape and dtype but no data."""
 COPIES_OF_WEIGHTS = 4
 """Weights, gradients, and the optimiser's two moments, all float32."""
-SAMPLE_STEPS = 2
-"""Steps of the sequences that the network is measured with."""
+SAMPLE_STEPS, SAMPLE_FRAMES = 32, 64
+"""Most steps of the sequences that the network is measured with, and the least number of their frames."""
 LARGEST_IN_BACKWARD = 3
 """Gradients of the largest layer's size that the backward pass allocates in addition to the saved activations."""
 
@@ -54,14 +54,15 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
     policy = ActorCritic(observations, run.env.body.action_space, run.policy).to(device)
     weights = sum(parameter.nbytes for parameter in policy.parameters())
     frames = run.ppo.frames_per_update // run.ppo.minibatches
+    steps = min(run.ppo.rollout_steps, SAMPLE_STEPS)
     in_memory = resident * largest.num_bytes if resident else sum(scene.num_bytes for scene in scenes)
     return {
         "scenes": in_memory + (_library_bytes() if run.scenes.randomize_materials else 0),
         "simulator": _simulator(run, largest, device),
         "images": _images(run, device, largest.semantic is not None),
-        "rollout": _rollout(run, policy, storage),
+        "rollout": _rollout(run, policy, storage, device),
         "weights and optimiser": COPIES_OF_WEIGHTS * weights,
-        "learning": round(frames * _kept_per_frame(policy, storage, device)),
+        "learning": round(frames * _kept_per_frame(policy, storage, device, steps)),
     }
 
 
@@ -101,33 +102,33 @@ def _images(run: TrainingConfig, device: torch.device, has_semantic: bool) -> in
     return total + memory_of(sources, n, device)
 
 
-def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype]) -> int:
+def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> int:
     """Bytes of the rollout and of the recurrent state that the next rollout starts from."""
-    state = policy.initial_state(run.ppo.num_envs, META)
-    rollout = Rollout(
-        policy.observation_shapes, storage, run.ppo.rollout_steps, run.ppo.num_envs, META, state, policy.actions
-    )
-    tensors = [value for name, value in vars(rollout).items() if isinstance(value, torch.Tensor) and name != "state0"]
-    tensors += [*state_tensors(state), *state_tensors(rollout.state0), *rollout.obs.values()]
-    total = sum(tensor.nbytes for tensor in tensors)
-    return total - rollout.action.nbytes  # a view
+    num_envs = run.ppo.num_envs
+    rollout = Rollout(policy.observation_shapes, storage, run.ppo.rollout_steps, num_envs, META, (), policy.actions)
+    tensors = [value for value in vars(rollout).values() if isinstance(value, torch.Tensor)]
+    total = sum(tensor.nbytes for tensor in [*tensors, *rollout.obs.values()])
+    # A state on `device`, since its types may depend on it.
+    state = num_envs * sum(tensor.nbytes for tensor in state_tensors(policy.initial_state(1, device)))
+    return total - rollout.action.nbytes + 2 * state  # `action` is a view
 
 
-def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> float:
-    """Peak bytes per frame of a learning step, measured with short sequences of a few environments."""
+def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device, steps: int) -> float:
+    """Peak bytes per frame of a learning step, measured with sequences of a few environments."""
     # The two numbers are coprime: a tensor whose size occurs with both does not grow with the frames (as the weights
     # in bfloat16), and does not count.
-    few, more = 32, 61
-    before, after = (_kept(policy, storage, device, envs) for envs in (few, more))
+    few = max(SAMPLE_FRAMES // steps, 2)
+    more = 2 * few + 1
+    before, after = (_kept(policy, storage, device, steps, envs) for envs in (few, more))
     grown = sum(size for size, _ in after) - sum(size for size, _ in before)
     largest = max((size for size, of_layer in after if of_layer and (size, True) not in before), default=0)
-    return grown / (SAMPLE_STEPS * (more - few)) + LARGEST_IN_BACKWARD * largest / (SAMPLE_STEPS * more)
+    return grown / (steps * (more - few)) + LARGEST_IN_BACKWARD * largest / (steps * more)
 
 
 def _kept(
-    policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.device, envs: int
+    policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.device, steps: int, envs: int
 ) -> list[tuple[int, bool]]:
-    """Tensors that a learning step on SAMPLE_STEPS steps of `envs` environments saves for the backward pass.
+    """Tensors that a learning step on `steps` steps of `envs` environments saves for the backward pass.
 
     Returns:
         Bytes of each saved storage, in the order of the layers, and True where its layer computes a gradient for it.
@@ -143,13 +144,13 @@ def _kept(
         return tensor
 
     obs = {
-        name: torch.rand(SAMPLE_STEPS, envs, *shape, dtype=torch.float32, device=device).to(dtypes[name])
+        name: torch.rand(steps, envs, *shape, dtype=torch.float32, device=device).to(dtypes[name])
         for name, shape in policy.observation_shapes.items()
     }
     kind = policy.actions
     read = {value.untyped_storage().data_ptr() for value in obs.values()}
-    actions = torch.zeros(SAMPLE_STEPS, envs, *kind.shape, dtype=kind.dtype, device=device)
-    starts = torch.zeros(SAMPLE_STEPS, envs, dtype=torch.bool, device=device)
+    actions = torch.zeros(steps, envs, *kind.shape, dtype=kind.dtype, device=device)
+    starts = torch.zeros(steps, envs, dtype=torch.bool, device=device)
     state = policy.initial_state(envs, device)
     with (
         torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"),

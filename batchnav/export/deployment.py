@@ -7,9 +7,10 @@ The file is self-contained: a program reads it beside the ONNX file without this
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from batchnav.config import to_dict
 from batchnav.data.files import read_json
@@ -150,10 +151,9 @@ def _recurrent_inputs(policy: PolicyAgent) -> list[dict[str, Any]]:
     kind = str(network.actions.dtype).removeprefix("torch.")
     meaning = "Action of the step before, as it was chosen: not clipped. Any value where an episode starts."
     previous = _value(PREVIOUS_ACTION, kind, ["batch", *network.actions.shape], meaning)
-    shapes = [_batched(tensor.shape, network.body.agent_dim) for tensor in state]
     states = [
-        _value(name, "float32", shape, f"{name.replace(STATE, NEXT_STATE)} of the step before; zeros at the first.")
-        for name, shape in zip(state_names(len(state)), shapes, strict=True)
+        _state(policy, name, tensor, f"{name.replace(STATE, NEXT_STATE)} of the step before; zeros at the first.")
+        for name, tensor in zip(state_names(len(state)), state, strict=True)
     ]
     return [*([previous] if network.body.reads_previous_action else []), start, *states]
 
@@ -168,8 +168,7 @@ def _outputs(policy: PolicyAgent) -> list[dict[str, Any]]:
     found.append(_value(VALUE, "float32", ["batch"], "Estimate of the discounted reward until the episode ends."))
     state = state_tensors(network.initial_state(1))
     for name, tensor in zip(state_names(len(state), NEXT_STATE), state, strict=True):
-        shape = _batched(tensor.shape, network.body.agent_dim)
-        found.append(_value(name, "float32", shape, f"{name.replace(NEXT_STATE, STATE)} of the next step."))
+        found.append(_state(policy, name, tensor, f"{name.replace(NEXT_STATE, STATE)} of the next step."))
     return found
 
 
@@ -180,9 +179,11 @@ _DISTRIBUTIONS: dict[bool, dict[str, str]] = {
 """Meaning of the distribution's parameters, for discrete and for continuous actions."""
 
 
-def _batched(shape: Sequence[int], agent_dim: int) -> list[Any]:
-    """A shape with "batch" in the dimension that counts agents."""
-    return ["batch" if dim == agent_dim else size for dim, size in enumerate(shape)]
+def _state(policy: PolicyAgent, name: str, tensor: torch.Tensor, meaning: str) -> dict[str, Any]:
+    """A tensor of the memory's state, with "batch" in the dimension that counts agents."""
+    sizes: list[Any] = list(tensor.shape)
+    sizes[policy.network.body.agent_dim] = "batch"
+    return _value(name, str(tensor.dtype).removeprefix("torch."), sizes, meaning)
 
 
 def _value(name: str, dtype: str, shape: list[Any], meaning: str) -> dict[str, Any]:

@@ -23,9 +23,15 @@ class PolicyConfig:
     hidden_size: int = 512
     """Width of the memory's state and output, or of the feed-forward layers."""
     memory: str = "lstm"
-    """Name of the memory in `batchnav.policy.MEMORIES`; "none": a feed-forward network."""
+    """Name of the memory in `batchnav.policy.MEMORIES`: lstm, transformer or one of your own; "none": a feed-forward
+    network."""
     lstm_layers: int = 2
-    """Number of layers of the memory; 0: no memory, as with `memory: none`."""
+    """Number of layers of the memory, of an LSTM or a transformer; 0: no memory, as with `memory: none`."""
+    attention_heads: int = 8
+    """Number of attention heads of a transformer; `hidden_size` is a multiple of twice this number."""
+    attention_window: int = 128
+    """Number of steps that a transformer attends to, the current one included. State of an environment on CUDA: 4 *
+    lstm_layers * attention_window * hidden_size bytes."""
     embedding_size: int = 32
     """Width of the embedding of each vector, each integer and the previous action."""
     polar: tuple[str, ...] = ("pointgoal",)
@@ -53,4 +59,6 @@ class PolicyConfig:
         in_range(self, "visual_size", 1, 8192)
         in_range(self, "hidden_size", 1, 8192)
         in_range(self, "lstm_layers", 0, 8)
+        in_range(self, "attention_heads", 1, 64)
+        in_range(self, "attention_window", 1, 4096)
         in_range(self, "embedding_size", 1, 4096)

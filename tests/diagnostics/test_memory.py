@@ -16,6 +16,7 @@ from batchnav.envs.stream import SceneStream
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import ENCODERS, SimpleCNN
+from batchnav.policy.memory import state_tensors
 from batchnav.ppo import Learner
 from batchnav.ppo.config import PPOConfig
 from batchnav.procedural import make_material_library
@@ -167,6 +168,31 @@ def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
     kept = predict_memory(run, capacities, cpu)["learning"]
     frames = run.ppo.num_envs * run.ppo.rollout_steps // run.ppo.minibatches
     assert found - kept == 3 * frames * 32 * 8 * 8 * 4  # channels, cells, float32
+
+
+def test_a_states_nested_tensors_are_counted():
+    """The keys and values of a transformer: those of the next step, and of the rollout's first step."""
+    run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, memory="transformer", attention_window=24))
+    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.env)
+    learner = learner_of(run, env)
+    found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
+    states = [*state_tensors(learner.state), *state_tensors(learner.rollout.state0)]
+    assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + sum(tensor.nbytes for tensor in states)
+
+
+def test_learning_with_a_transformer_counts_its_window_once_a_sequence():
+    """Longer sequences share the stored keys and values; they count by sequence, not by step."""
+    policy = dataclasses.replace(RUN.policy, memory="transformer", attention_window=256)
+    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    short, long = (
+        predict_memory(
+            dataclasses.replace(RUN, policy=policy, ppo=dataclasses.replace(RUN.ppo, num_envs=n, rollout_steps=steps)),
+            capacities,
+            cpu,
+        )["learning"]
+        for n, steps in ((64, 4), (8, 32))  # equal numbers of frames
+    )
+    assert long < 0.5 * short
 
 
 class InParts(SimpleCNN):

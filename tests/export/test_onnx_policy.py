@@ -32,6 +32,8 @@ from batchnav.tasks.objectnav import ObjectNavConfig
 TOLERANCE = 1e-4
 """Largest difference of outputs: both compute in float32, in another order."""
 STEPS = 500
+TYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(int64)": "int64", "tensor(bool)": "bool"}
+"""NumPy's names of ONNX Runtime's types."""
 SMALL = PolicyConfig(base_width=8, visual_size=32, hidden_size=32, polar=("pointgoal", "waypoint"))
 ENV = NavConfig(camera=CameraConfig(height=32, width=32))
 
@@ -69,10 +71,10 @@ class Beside:
         network = self.policy.network
         self.state = network.initial_state(num_envs)
         self.action = torch.zeros(num_envs, *network.actions.shape, dtype=network.actions.dtype)
-        shapes = {value.name: value.shape for value in self.session.get_inputs() if value.name.startswith("state")}
         self.kept = {
-            name: np.zeros([num_envs if size == "batch" else size for size in shape], np.float32)
-            for name, shape in shapes.items()
+            value.name: np.zeros([num_envs if size == "batch" else size for size in value.shape], TYPES[value.type])
+            for value in self.session.get_inputs()
+            if value.name.startswith("state")
         }
 
     @torch.no_grad()
@@ -126,6 +128,7 @@ CASES = {
     "rgb": (replace(ENV, sensors=("rgb",)), replace(SMALL, normalized=("rgb",))),
     "waypoint and map": (replace(ENV, sensors=("depth", "waypoint", "ego_map")), replace(SMALL, log_distance=True)),
     "velocity": (replace(ENV, body=VELOCITY), replace(SMALL, encoder="simple_cnn", lstm_layers=1)),
+    "transformer": (ENV, replace(SMALL, encoder="simple_cnn", memory="transformer", attention_window=16)),
     "without memory": (replace(ENV, sensors=("rgb", "depth")), replace(SMALL, memory="none")),
 }
 
@@ -141,8 +144,7 @@ def test_onnxruntime_computes_what_torch_does(case, tmp_path):
     for told, values in ((found["inputs"], session.get_inputs()), (found["outputs"], session.get_outputs())):
         assert [entry["name"] for entry in told] == [value.name for value in values]
         assert [entry["shape"] for entry in told] == [value.shape for value in values]
-        types = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(int64)": "int64", "tensor(bool)": "bool"}
-        assert [entry["dtype"] for entry in told] == [types[value.type] for value in values]
+        assert [entry["dtype"] for entry in told] == [TYPES[value.type] for value in values]
 
 
 def test_a_file_of_an_rgb_policy_acts_alike(tmp_path):
