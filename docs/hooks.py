@@ -14,6 +14,7 @@ PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
     "eval/cartpole/README.md": "cartpole.md",
     "eval/results/README.md": "results.md",
     "assets/policies/pointnav_h200/README.md": "bundled_agent.md",
