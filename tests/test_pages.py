@@ -21,7 +21,7 @@ from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
 RUN = ("python", "sh")
 OTHERS = ("text", "yaml", "json", "toml", "bash")
 """Languages of blocks that do not run; SLURM scripts are "bash"."""
-OWN_TEST = ("own_task.md", "adapters.md")
+OWN_TEST = ("own_task.md", "other_libraries.md")
 """Pages with separate tests: tests/test_own_task.py, tests/envs/adapters/test_adapters_page.py."""
 NUM_EPISODES = 4
 NAMED = re.compile(r"`((?:assets|batchnav|configs|docs|eval|tests|train)/[a-z0-9_./]+\.[a-z]+)`")
