@@ -10,6 +10,7 @@ import reference_pages
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
+CARDS = sorted((ROOT / "assets/policies").glob("*/README.md"))
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -17,7 +18,8 @@ PAGES = {
     "SECURITY.md": "security.md",
     "eval/cartpole/README.md": "cartpole.md",
     "eval/results/README.md": "results.md",
-    "assets/policies/pointnav_h200/README.md": "bundled_agent.md",
+    "eval/studies/README.md": "studies.md",
+    **{f"assets/policies/{path.parent.name}/README.md": f"cards/{path.parent.name}.md" for path in CARDS},
     "eval/log/README.md": "log/index.md",
     **{f"eval/log/{path.name}": f"log/{path.name}" for path in sorted((ROOT / "eval/log").glob("[!R]*.md"))},
 }

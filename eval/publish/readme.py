@@ -97,7 +97,7 @@ def learning() -> str:
     cells = [["SPL", *SPLITS.values()], ["---", *["---:"] * len(SPLITS)]]
     cells += [[text, *(f"{row['value']:.2f}" if row else "" for row in found[text].values())] for text in order]
     episodes = "; ".join(sorted({str(row["params"]["episodes"]) for row in rows}))
-    return markdown(cells) + _caption(f"{episodes} episodes in 20 unseen scenes of each family", rows)
+    return markdown(cells) + caption(f"{episodes} episodes in 20 unseen scenes of each family", rows)
 
 
 def throughput() -> str:
@@ -109,7 +109,7 @@ def throughput() -> str:
             compared = "; ".join(f"{name}: {rounded(row['value'])}" for name, row in peers if row)
             cells.append([line.quantity, f"**{rounded(ours['value'])}**", compared])
             rows += [ours, *(row for _, row in peers if row)]
-    return markdown(cells) + _caption("An untrained policy; one furnished house", rows) if rows else "No figures yet.\n"
+    return markdown(cells) + caption("An untrained policy; one furnished house", rows) if rows else "No figures yet.\n"
 
 
 def policies() -> str:
@@ -122,7 +122,7 @@ def policies() -> str:
         size = manifest[f"policies/{policy.name}/{WEIGHTS}"]["bytes"] / 1e6
         link = f"[`{policy.name}`](assets/policies/{policy.name}/README.md)"
         cells.append([link, policy.inputs, *(_with_interval(row) if row else "" for row in pair), f"{size:.2g} MB"])
-    return markdown(cells) + (_caption("`val`: 200 episodes in 20 unseen houses; 95% intervals", rows) if rows else "")
+    return markdown(cells) + (caption("`val`: 200 episodes in 20 unseen houses; 95% intervals", rows) if rows else "")
 
 
 def _spl(agent: Policy | str, split: str) -> Figure:
@@ -142,7 +142,7 @@ def _with_interval(row: Row) -> str:
     return f"{row['value']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
 
 
-def _caption(text: str, rows: list[Row]) -> str:
+def caption(text: str, rows: list[Row]) -> str:
     """A line with a text, the machines and the dates of rows."""
     machines = " and ".join(sorted({"CPU" if row["machine"].startswith("CPU") else machine(row) for row in rows}))
     first, last = min(row["date"] for row in rows), max(row["date"] for row in rows)

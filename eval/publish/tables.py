@@ -3,9 +3,9 @@
     python -m eval.publish.tables            # rewrite the text between `<!-- results NAME -->` and `<!-- end -->`
     python -m eval.publish.tables --check    # exit with 1 if a file differs from its tables
 
-The files are README.md, eval/results/README.md and docs/howto/other_libraries.md. NAME is a key of TABLES, of
-summary.py's or of readme.py's. Lines of eval/results/README.md end with the rows' commits, those of other files with
-their dates. Conditions select rows by parameter, metric or machine ("H200", "CPU"), for example
+NAME is a key of TABLES, or of the tables of summary.py, readme.py or agents.py. Lines of eval/results/README.md and
+eval/studies/README.md end with the rows' commits, those of other files with their dates. Conditions select rows by
+parameter, metric or machine ("H200", "CPU"), for example
 `<!-- results pointnav split=val|test seed=0 -->`.
 """
 
@@ -23,14 +23,18 @@ import numpy as np
 from batchnav.evaluation.intervals import Interval, format_interval
 from batchnav.ppo.config import PPOConfig
 from batchnav.report.results import figure, shown, unit
-from eval.publish import readme
+from eval.publish import agents, readme
 from eval.publish.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = tuple(ROOT / name for name in ("README.md", "eval/results/README.md", "docs/howto/other_libraries.md"))
+PAGES = (
+    "README.md", "eval/results/README.md", "eval/studies/README.md", "docs/benchmarks/model_zoo.md",
+    "docs/benchmarks/throughput.md", "docs/howto/other_libraries.md",
+)  # fmt: skip
+FILES = tuple(ROOT / name for name in PAGES)
 BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 SPLITS = ("val", "test", "test_120", "procthor_unseen", "aws_small_house")
-WHOLE = {**SUMMARIES, **readme.TABLES}
+WHOLE = {**SUMMARIES, **readme.TABLES, **agents.TABLES}
 """Tables without conditions."""
 METRICS = {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}
 
@@ -39,7 +43,7 @@ def main() -> None:
     """Rewrite or check the tables of all files."""
     for path in FILES:
         text = path.read_text(encoding="utf-8")
-        stamp = "commit" if path.parent.name == "results" else "date"
+        stamp = "commit" if path.parent.name in ("results", "studies") else "date"
         names = (*TABLES, *WHOLE)
         unknown = {match[2] for match in BLOCK.finditer(text)} - set(names)
         if unknown:

@@ -5,8 +5,11 @@ import sys
 
 import pytest
 
+from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.report import results
-from eval.publish import readme, summary, tables
+from batchnav.runtime.files.bundled import ASSETS
+from eval.publish import agents, readme, summary, tables
+from tests.pages import ROOT
 
 STAMP = {"machine": "NVIDIA H200", "commit": "1234567", "date": "2026-11-21"}
 H200, CPU = "NVIDIA H200", "CPU: Some(R) Processor @ 2.50GHz, 2 cores"
@@ -179,6 +182,39 @@ def test_readme_has_agents_by_scene_family_and_policies_with_intervals(files):
     assert caption == "*200 episodes in 20 unseen scenes of each family. CPU and H200; 2026-11-21.*"
     (line,) = (line for line in tables.made("policies", "").splitlines() if "pointnav_h200" in line)
     assert line.endswith("| 0.990 (0.850 to 0.950) | 0.900 (0.850 to 0.950) | 22 MB |")
+
+
+def test_the_table_of_agents_has_success_and_spl_by_scene_family_and_commands(files):
+    assert tables.made("agents", "") == "No figures yet.\n"
+
+    def measured(split, success, spl, **params):
+        params = {"split": split, "episodes": 200, **params}
+        write("pointnav", ("success", success, params, {}), ("spl", spl, params, {}))
+
+    bundled = {"agent": "pointnav_h200", "policy_sha256": summary.bundled_sha256("pointnav_h200")}
+    measured("val", 0.99, 0.9, **bundled)
+    measured("scan", 0.98, 0.8, **bundled)
+    measured("val", 0.7, 0.95, agent="learned", sample=True, frames=5_001_216)
+    measured("val", 0.1, 0.1, agent="learned", sample=False, frames=5_001_216)  # other actions
+    measured("val", 0.2, 0.2, agent="greedy", hfov_deg=79.0)  # another camera
+    head, _, first, second, _, caption = tables.made("agents", "").splitlines()
+    assert head.startswith("| agent | houses, `val` | houses, `test` | open-plan rooms |")
+    command = "`batchnav train --config pointnav_depth_cpu`"
+    assert first == f"| `pointnav_depth_cpu` | 0.700, 0.950 |  |  |  |  |  | {command} |"  # best on val first
+    assert second == (
+        "| `pointnav_h200` | 0.990, 0.900 |  |  |  |  | 0.980, 0.800 | `batchnav evaluate pointnav_h200` |"
+    )
+    assert caption.endswith("sampled actions. H200; 2026-11-21.*")
+
+
+def test_each_agent_of_the_table_has_a_configuration_or_is_played_by_name(files):
+    names = [agent.name for agent in agents.AGENTS]
+    assert len(set(names)) == len(names) <= 12
+    for agent in agents.AGENTS:
+        if agent.conditions:
+            assert (ROOT / "configs" / f"{agent.name}.yaml").is_file()
+        else:
+            assert agent.name in REFERENCE_AGENTS or (ASSETS / "policies" / agent.name).is_dir()
 
 
 def test_lines_end_with_commits_on_the_results_page_and_with_dates_elsewhere(files, monkeypatch):
