@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +14,8 @@ from batchnav.errors import EpisodeError
 from batchnav.runtime.checks import check_int, check_seed
 
 if TYPE_CHECKING:
-    from batchnav.data.episodes.episode import Episode
+    from batchnav.data.episodes.episode import AnyEpisode, Episode
+    from batchnav.data.habitat.datasets import Dataset
     from batchnav.navmesh.settings import NavMeshSettings
     from batchnav.scene.scene import Scene
 
@@ -68,6 +70,7 @@ def make_episodes(
     config = nav_config(preset, {}, task)
     settings = config.body.navmesh if preset else None
     has_ids = isinstance(config.task, ObjectNavConfig)
+    configs = _configs(scenes, split)
     kept = _kept((scene for name in scenes for scene in _scenes(name, split, settings, has_ids)), islands)
     if isinstance(config.task, ObjectNavConfig):
         rules, labels = rules or config.task.rules, labels or config.task.labels
@@ -76,10 +79,11 @@ def make_episodes(
             if scene.goals is not None and not scene.goals.objects:
                 show(f"skipped: {scene.name}: found no object of a category with view points")
         dataset = generate_objectnav(with_view_points, per_scene, seed, rules, labels)
+        dataset = replace(dataset, episodes=_with_configs(dataset.episodes, configs))
         save_objectnav(dataset, out, content)
         episodes: list[Episode] = [*dataset.episodes]
     else:
-        episodes = _pointnav(kept, per_scene, seed)
+        episodes = _with_configs(_pointnav(kept, per_scene, seed), configs)
         if not episodes:
             raise EpisodeError(
                 f"{out}: found no episodes in {len(scenes)} scenes, expected at least one; use other scenes"
@@ -120,14 +124,36 @@ def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
 
 def _scenes(name: str, split: str, settings: NavMeshSettings | None, appearance: bool) -> list[Scene]:
     """The scenes of a name: a scene, or those of a range, folder or dataset; arguments as in `load_scene`."""
-    from batchnav.data.habitat.datasets import load_dataset
-    from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
     from batchnav.data.scene_ref import prepared_in, scene_ids
     from batchnav.data.scenes import find_scenes
 
+    dataset = _dataset(name, split)
+    if dataset is not None:
+        return dataset.load_scenes(settings=settings, appearance=appearance)
+    prepared = prepared_in(Path(name))
+    return find_scenes(map(str, prepared) if prepared else scene_ids([name]), settings=settings, appearance=appearance)
+
+
+def _dataset(name: str, split: str) -> Dataset | None:
+    """The dataset of a folder or a config; None for other names and for folders of prepared scenes."""
+    from batchnav.data.habitat.datasets import load_dataset
+    from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
+    from batchnav.data.scene_ref import prepared_in
+
     path = Path(name)
-    if prepared := prepared_in(path):
-        return find_scenes(map(str, prepared), settings=settings, appearance=appearance)
-    if path.is_dir() or name.endswith(DATASET_CONFIG):
-        return load_dataset(path, split).load_scenes(settings=settings, appearance=appearance)
-    return find_scenes(scene_ids([name]), settings=settings, appearance=appearance)
+    if prepared_in(path) or not (path.is_dir() or name.endswith(DATASET_CONFIG)):
+        return None
+    return load_dataset(path, split)
+
+
+def _configs(names: Iterable[str], split: str) -> dict[str, str]:
+    """Path of the config of each scene that the config of a dataset describes; episodes need it to find the scene."""
+    datasets = [dataset for name in names if (dataset := _dataset(name, split)) is not None]
+    return {scene: str(data.config.path) for data in datasets if data.config for scene in data.scene_names}
+
+
+def _with_configs(episodes: Sequence[AnyEpisode], configs: Mapping[str, str]) -> list[AnyEpisode]:
+    return [
+        replace(episode, scene_dataset_config=configs.get(episode.scene_id, episode.scene_dataset_config))
+        for episode in episodes
+    ]

@@ -44,7 +44,7 @@ def measure(options: Options, ranks: Ranks) -> None:
     for player in players.values():
         player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
     first, out = next(iter(players.values())), options.out or default_folder(options)
-    if options.maps and MAP_SPECS.keys().isdisjoint(first.config.sensors):
+    if options.maps and not first.config.has_map:
         sensors = ", ".join(first.config.sensors) or "none"
         raise ArgumentError(
             f"--maps: found {first.name} with the sensors {sensors}, expected an agent with {' or '.join(MAP_SPECS)}"

@@ -3,6 +3,7 @@
     batchnav view house:7
     batchnav view my/scan.glb --agents runs/mine runs/other
     batchnav view --episodes val --agents pointnav_h200 shortest_path
+    batchnav view --task objectnav --episodes objectnav_val --agents map_searcher
 
 The command serves a page at http://127.0.0.1:8080 and needs no display. Over ssh, forward the port:
 `ssh -L 8080:localhost:8080 MACHINE`. `docs/howto/viewer.md` describes the page and its keys.
@@ -37,8 +38,10 @@ class Options:
     scenes: tyro.conf.Positional[tuple[str, ...]] = ()
     """Scenes: house:7, house:0-3, mesh files, prepared scenes. With --episodes: show only episodes in these scenes."""
     agents: tuple[str, ...] = ()
-    """Agents to show next to each other: policies (files, run folders, bundled names) and reference agents of PointNav.
-    Default: none; you drive an agent with the keyboard."""
+    """Agents to show next to each other: policies (files, run folders, bundled names) and reference agents of the
+    task. Default: none; you drive an agent with the keyboard."""
+    task: str = "pointnav"
+    """Task of reference agents, and of your agent, where there is no policy; a policy's file names its task."""
     episodes: str | None = None
     """Episode file, or the name of a bundled one: val, test, hall, building, block or scan. Default: episodes are
     sampled in the scenes."""
@@ -83,9 +86,9 @@ def session_of(options: Options) -> Session:
     from batchnav.evaluation.players import find_players
     from batchnav.runtime.device import resolve_device
     from batchnav.runtime.files.bundled import find_episodes
-    from batchnav.view.viewer.app import open_session
+    from batchnav.view.viewer.open_session import open_session
 
     device = resolve_device(options.device)
-    players = find_players(options.agents, device, "pointnav", options.sample) if options.agents else {}
+    players = find_players(options.agents, device, options.task, options.sample) if options.agents else {}
     path = None if options.episodes is None else find_episodes(options.episodes)
-    return open_session(options.scenes, path, players, device, options.renderer, options.scenes_dir)
+    return open_session(options.scenes, path, players, device, options.renderer, options.scenes_dir, options.task)

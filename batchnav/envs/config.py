@@ -71,6 +71,11 @@ class NavConfig:
                 raise ConfigError(f"{found}, expected {' or '.join(readers)} among them")
 
     @property
+    def has_map(self) -> bool:
+        """True where a sensor reads the agent's own map."""
+        return not MAP_SPECS.keys().isdisjoint(self.sensors)
+
+    @property
     def task_name(self) -> str:
         """Name of the configured task in `batchnav.tasks.TASKS`. ConfigError for a task that is not registered."""
         for name, kind in task_kinds().items():

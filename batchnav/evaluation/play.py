@@ -36,6 +36,8 @@ class AgentMap(NamedTuple):
     """u8 [CELLS] each."""
     origin_and_resolution: torch.Tensor
     """f32 [3]: world x and z of the map's corner, and the side of a cell, metres."""
+    goal_cells: torch.Tensor | None = None
+    """bool [CELLS]: True where the agent saw the object that it searches for; None for agents without a search."""
 
 
 class Recording(NamedTuple):
@@ -136,7 +138,7 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
             images.append(observations[name].cpu().numpy().copy())
         if env.mapper is not None:  # the step that ends an episode begins the map of the next one
             for i in np.flatnonzero(lengths == 0):
-                maps[i] = _agent_map(env.mapper, int(i))
+                maps[i] = agent_map_of(env.mapper, int(i))
         action = agent.act(observations, start)
         actions.append(action.cpu().numpy().copy())
         observations, _, _, _, info = env.step(action)
@@ -163,9 +165,10 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
     ]
 
 
-def _agent_map(mapper: Mapper, i: int) -> AgentMap:
+def agent_map_of(mapper: Mapper, i: int) -> AgentMap:
     """A copy of agent i's map."""
-    state = mapper.map_state
+    state, goal_cells = mapper.map_state, mapper.goal_cells(i)
     return AgentMap(
-        MapLayers(state.occupancy[i].clone(), state.explored[i].clone()), state.origin_and_resolution[i].clone()
-    )
+        MapLayers(state.occupancy[i].clone(), state.explored[i].clone()), state.origin_and_resolution[i].clone(),
+        goal_cells,
+    )  # fmt: skip

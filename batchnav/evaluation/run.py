@@ -21,9 +21,9 @@ from batchnav.envs.observations import goal_categories_of
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.failure_kinds import failure_kinds
 from batchnav.evaluation.intervals import Summary, summarise
-from batchnav.evaluation.play import Images, Recording, evaluate, record
+from batchnav.evaluation.play import AgentMap, Images, Recording, evaluate, record
 from batchnav.evaluation.players import Player
-from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder, images_along
+from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder, final_maps, images_along
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.distributed.ranks import Ranks
@@ -146,6 +146,15 @@ class Evaluation:
             trajectories: poses to render from.
         """
         return images_along(PoseCameras(self.bank, config, renderer=self.renderer), scenes, trajectories)
+
+    def final_maps(self, played: Played, numbers: Sequence[int]) -> list[AgentMap]:
+        """Maps that an agent with `NavConfig.has_map` had built at the end of the episodes with these indices."""
+        found: list[AgentMap] = []
+        for begin in range(0, len(numbers), self.num_envs):
+            some = numbers[begin : begin + self.num_envs]
+            env = self._environment([self.episodes[i] for i in some], played.player.env_config)
+            found += final_maps(env, [played.trajectories[i] for i in some])
+        return found
 
     def _environment(self, episodes: list[Episode], config: NavConfig) -> NavEnv:
         """An environment that plays these episodes."""

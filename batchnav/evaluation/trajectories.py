@@ -12,7 +12,7 @@ from batchnav.agents.protocol import Agent
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import image_sources
-from batchnav.evaluation.play import Images
+from batchnav.evaluation.play import AgentMap, Images, agent_map_of
 from batchnav.observation import ObservationSource
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import FreeBodies
@@ -91,6 +91,25 @@ class TrajectoryRecorder:
             rows = slice(begins[i][k], end)
             found.append(Trajectory(*(part[rows, i] for part in recorded)))
         return found
+
+
+@torch.inference_mode()
+def final_maps(env: NavEnv, trajectories: Sequence[Trajectory]) -> list[AgentMap]:
+    """The map of each agent when it chose its last action; the environment repeats the recorded actions.
+
+    Args:
+        env: one environment per trajectory, which plays its episode; it is reset. Its sensors need a map.
+        trajectories: recorded trajectories.
+    """
+    mapper, lengths = env.mapper, np.array([len(trajectory.actions) for trajectory in trajectories])
+    assert mapper is not None and env.num_envs == len(trajectories)
+    env.reset(seed=0)
+    maps: dict[int, AgentMap] = {}
+    for step in range(lengths.max()):
+        for i in np.flatnonzero(lengths == step + 1).tolist():
+            maps[i] = agent_map_of(mapper, i)
+        env.step(np.stack([each.actions[min(step, len(each.actions) - 1)] for each in trajectories]))
+    return [maps[i] for i in range(len(trajectories))]
 
 
 class PoseCameras:

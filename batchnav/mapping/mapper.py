@@ -152,6 +152,10 @@ class Mapper:
         """Discard all maps; the next update begins new ones, even if the episode numbers are unchanged."""
         self.map_state.episode.fill_(-1)
 
+    def goal_cells(self, i: int) -> torch.Tensor | None:
+        """bool [CELLS]: cells in which agent i has seen its goal; None for mappers whose goal is a point."""
+        return None
+
     @property
     def state(self) -> dict[str, torch.Tensor]:
         """Live tensors to save for resuming, by name. Tensors of disabled features are left out."""

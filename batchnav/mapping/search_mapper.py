@@ -29,6 +29,7 @@ from batchnav.mapping.mapper import (
 from batchnav.mapping.path import check_path, extract_path, find_position, is_kept, is_scanning, locate
 from batchnav.mapping.search import (
     ANY_FRONTIER,
+    HITS,
     KIND,
     STOP,
     GoalMap,
@@ -92,6 +93,10 @@ class SearchMapper(Mapper):
     def state(self) -> dict[str, torch.Tensor]:
         """Live tensors to save for resuming, by name."""
         return super().state | {f"map_{name}": tensor for name, tensor in self.goal_map._asdict().items()}
+
+    def goal_cells(self, i: int) -> torch.Tensor:
+        """bool [CELLS]: cells in which agent i has seen its goal."""
+        return self.goal_map.hits[i] >= int(HITS)
 
     def search(self, depth: torch.Tensor, mask: torch.Tensor, cameras: Cameras) -> None:
         """Integrate depth f32 [N, H, W], metres, and goal masks u8 [N, H, W], and plan. Call once per observation."""

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from batchnav.evaluation.play import Images
+from batchnav.evaluation.play import AgentMap, Images
 from batchnav.evaluation.trajectories import Trajectory
 from batchnav.observation import Spec
 from batchnav.scene.scene import Scene
+from batchnav.view.agent_map import map_picture, map_place
 from batchnav.view.mosaic import colour, holds_ids
 from batchnav.view.topdown import FLOOR_BAND, FOOT, TopDownMap
 
@@ -42,7 +43,10 @@ class Plan(NamedTuple):
 
 
 class Plans:
-    """Floor plans of scenes. Each storey is plotted once, on first use; plans are numbered in that order."""
+    """Floor plans of scenes, with the goals of each category.
+
+    Each storey is plotted once, on first use; plans are numbered in that order.
+    """
 
     def __init__(self, scenes: Sequence[Scene]):
         self.scenes = scenes
@@ -61,8 +65,26 @@ class Plans:
         return len(self.all) - 1
 
     def to_page(self) -> list[dict[str, Any]]:
-        """The floor plans as JSON for the page's script."""
-        return [{"source": plan.source, "size": plan.map.size, "foot": FOOT} for plan in self.all]
+        """The floor plans as JSON for the page's script; `goals`: objects and view points by category."""
+        return [
+            {"source": plan.source, "size": plan.map.size, "foot": FOOT, "goals": self._goals(plan.map, *found)}
+            for plan, found in zip(self.all, self._found, strict=True)
+        ]
+
+    def _goals(self, plan: TopDownMap, scene: int, height: float) -> dict[str, Any]:
+        """Objects and view points of a storey by category; view points on the same pixel count once."""
+        goals, found = self.scenes[scene].goals, {}
+        for category in goals.categories if goals else ():
+            objects = [goal for goal in goals.objects if goal.category == category] if goals else []
+            points = np.concatenate([goal.view_points for goal in objects])
+            level = [goal for goal in objects if (np.abs(goal.view_points[:, 1] - height) < FLOOR_BAND).any()]
+            points = points[np.abs(points[:, 1] - height) < FLOOR_BAND]
+            if len(points):
+                centres = np.array([goal.position for goal in level], np.float32)
+                pixels = np.unique(plan.to_pixels(points).round().clip(-32768, 32767).astype("<i2"), axis=0)
+                packed = base64.b64encode(pixels.tobytes()).decode()
+                found[category] = {"objects": places(plan, centres), "view_points": packed}
+        return found
 
 
 def packed_trajectory(plan: TopDownMap, trajectory: Trajectory) -> str:
@@ -76,6 +98,13 @@ def packed_trajectory(plan: TopDownMap, trajectory: Trajectory) -> str:
 def places(plan: TopDownMap, points: np.ndarray) -> list[list[float]]:
     """Columns and rows [K, 2] on a floor plan, pixels, of points f32 [K, 3]."""
     return np.round(plan.to_pixels(points), 1).tolist()
+
+
+def placed_map(plan: TopDownMap, built: AgentMap) -> dict[str, Any]:
+    """An agent's map as JSON for the page's script: image, corner and side; pixels of the floor plan."""
+    column, row, side = map_place(plan, built)
+    picture = data_uri(map_picture(built), "PNG", optimize=True)
+    return {"source": picture, "x": round(column, 2), "y": round(row, 2), "side": round(side, 2)}
 
 
 def shown_steps(steps: int) -> np.ndarray:

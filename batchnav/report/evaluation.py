@@ -20,7 +20,7 @@ from batchnav.evaluation.run import Evaluation, Played
 from batchnav.evaluation.trajectories import Trajectory
 from batchnav.report.breakdown import breakdowns, compared_by
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words
-from batchnav.report.episodes import Plans, packed_trajectory, places, shown_steps, strips
+from batchnav.report.episodes import Plans, packed_trajectory, placed_map, places, shown_steps, strips
 from batchnav.report.metrics import load_metrics
 from batchnav.report.page import as_yaml, command, now, render
 from batchnav.report.results import commit, versions
@@ -29,6 +29,7 @@ from batchnav.runtime.files.atomic import replacing
 from batchnav.runtime.files.reading import read_text
 from batchnav.tasks import TASKS
 from batchnav.types import Metric
+from batchnav.view.goals import shown_goals
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         trained=[name for name, each in agents.items() if _file_of_run(each.player, "metrics.jsonl")],
         configurations=_configurations(agents),
         rows=rows, total=len(evaluation.episodes), goals=has_goals(played[0]),
+        mapped=next((name for name, each in agents.items() if each.player.env_config.has_map), None),
         succeeds=_success(task.metric_specs) is not None,
         data=json.dumps(_page_data(evaluation, played, rows, films), separators=(",", ":")).replace("</", "<\\/"),
     )  # fmt: skip
@@ -130,6 +132,11 @@ def _page_data(evaluation: Evaluation, played: Sequence[Played], rows: Sequence[
             numbers = [rows[k].number for k in chosen]
             for k, strip in zip(chosen, _films(evaluation, each, numbers), strict=True):
                 episodes[k]["films"][str(agent)] = strip
+    mapped = next((each for each in played if each.player.env_config.has_map), None)
+    if mapped is not None and chosen:
+        numbers = [rows[k].number for k in chosen]
+        for k, built in zip(chosen, evaluation.final_maps(mapped, numbers), strict=True):
+            episodes[k]["map"] = placed_map(plans.all[episodes[k]["plan"]].map, built)
     return {"plans": plans.to_page(), "episodes": episodes}
 
 
@@ -159,21 +166,20 @@ def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> li
 def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Plans) -> dict[str, Any]:
     """An episode for the page's script: number of its floor plan, goal, shortest path, and all agents' paths."""
     scene = int(played[0].episodes["scene"][i])
-    navmesh = evaluation.bank.scenes[scene].navmesh
     start = played[0].trajectories[i].positions[0]
     number = plans.number(scene, float(start[1]))
     plan = plans.all[number].map
     found: dict[str, Any] = {
         "plan": number, "paths": [packed_trajectory(plan, each.trajectories[i]) for each in played], "films": {},
-        "goal": None, "shortest": [],
+        "goal": None, "shortest": [], "category": None, "map": None,
     }  # fmt: skip
-    goals = np.array([goal.position for goal in evaluation.episodes[i].goals], np.float32).reshape(-1, 3)
-    if len(goals) and has_goals(played[0]):
-        distance = navmesh.geodesic_distance(np.repeat(start[None], len(goals), axis=0), goals)
-        goal = goals[int(np.argmin(distance))]
-        radius = float(evaluation.episodes[i].goals[0].radius or 0.0)
-        found["goal"] = [*places(plan, goal[None])[0], round(max(radius * plan.pixels_per_metre, 5.0), 1)]
-        found["shortest"] = places(plan, navmesh.shortest_path(start, goal))
+    episode = evaluation.episodes[i]
+    goals = shown_goals(episode, evaluation.bank.scenes[scene]) if has_goals(played[0]) else None
+    if goals is not None:
+        radius = float(episode.goals[0].radius or 0.0) if episode.goals else 0.0
+        found["goal"] = [*places(plan, goals.nearest[None])[0], round(max(radius * plan.pixels_per_metre, 5.0), 1)]
+        found["shortest"] = places(plan, goals.path)
+        found["category"] = getattr(episode, "object_category", None)
     return found
 
 

@@ -16,6 +16,8 @@ from batchnav.types import TriangleMesh
 
 BLUE, ORANGE, GREEN, PURPLE = (0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167)
 """Colours of the palette of Okabe and Ito, which is safe for colour-blind readers."""
+AMBER = (230, 159, 0)
+"""Colour of view points, of the same palette."""
 PAPER, INK = (255, 255, 255), (45, 45, 45)
 FLOOR, OTHER_ISLAND = (219, 234, 245), (250, 232, 200)
 """Colours of the main island and of other islands."""
@@ -133,6 +135,23 @@ class TopDownMap:
         dot = 3.0 * OVERSAMPLING
         self._draw.ellipse([x - ring, y - ring, x + ring, y + ring], fill=PAPER, outline=colour, width=2 * OVERSAMPLING)
         self._draw.ellipse([x - dot, y - dot, x + dot, y + dot], fill=colour)
+
+    def draw_view_points(self, points: np.ndarray, colour: tuple = AMBER) -> None:
+        """Draw places f32 [K, 3] as small dots."""
+        r = OVERSAMPLING
+        for x, y in self.to_pixels(points) * OVERSAMPLING:
+            self._draw.ellipse([x - r, y - r, x + r, y + r], fill=colour)
+
+    def draw_object(self, point: np.ndarray, colour: tuple = ORANGE) -> None:
+        """Draw a square around the centre of an object."""
+        (x, y), r = self.to_pixels(point) * OVERSAMPLING, 6.0 * OVERSAMPLING
+        self._draw.rectangle([x - r, y - r, x + r, y + r], outline=colour, width=2 * OVERSAMPLING)
+
+    def draw_picture(self, picture: Image.Image, column: float, row: float, side: float) -> None:
+        """Draw a square RGBA picture over the plan; its corner and its side are in pixels of `image`."""
+        size = max(1, round(side * OVERSAMPLING))
+        large = picture.resize((size, size), Image.Resampling.NEAREST)
+        self._image.paste(large, (round(column * OVERSAMPLING), round(row * OVERSAMPLING)), large)
 
     def draw_scale_bar(self) -> None:
         """Draw a scale bar of a round number of metres at the lower left."""

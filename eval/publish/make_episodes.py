@@ -1,6 +1,7 @@
 """Make the fixed episodes of assets/episodes: for each file, 10 episodes in each of 20 unseen scenes of one family.
 
     python eval/publish/make_episodes.py
+    python eval/publish/make_episodes.py --procthor data/scene_datasets
 
 The episodes of a scene are the first that `PointNavEnv` samples there with seed 0, by Habitat's rules: islands of
 radius 1.5 m or more, one storey, geodesic distance 1 to 30 m, most of the nearly straight paths rejected. Episodes are
@@ -14,6 +15,10 @@ Flee and Explore have no goal and share the files `starts_val` and `starts_test`
 islands. The goal in these files is the point with the longest path; Flee's shortest-path follower and the maps of
 reports use it.
 
+`objectnav_procthor` has episodes in houses of ProcTHOR, which are no part of this project: with --procthor FOLDER the
+program makes this file alone, from FOLDER/procthor, which `batchnav data import` wrote. The categories are the six that
+the houses share with HM3D.
+
 Files made again from the same sources may differ in the last digits of coordinates, since processors round differently.
 """
 
@@ -22,6 +27,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 import tyro
@@ -52,10 +58,21 @@ RULES, LABELS = "hm3d_v2", "hm3d"
 OBJECTNAV = (("val", "house", "val", 20), ("test", "house", "test", 20), ("building", "building", "val", 10))
 """Name, scene family, split and number of scenes of each ObjectNav file; each has NUM_EPISODES."""
 NUM_EPISODES = 200
+PROCTHOR, PROCTHOR_EPISODES = "procthor/houses_210_*.scene", 100
+"""Imported houses of ProcTHOR, and the number of episodes in NUM_SCENES of them."""
 
 
-def main() -> None:
-    """Make all files."""
+def main(procthor: Path | None = None) -> None:
+    """Make all files.
+
+    Args:
+        procthor: folder that contains the folder of ProcTHOR's imported houses; default: without ProcTHOR.
+    """
+    if procthor is not None:
+        names = sorted(path.relative_to(procthor).as_posix() for path in procthor.glob(PROCTHOR))
+        scenes = (find_scene(name, procthor)._replace(name=name) for name in names)
+        write_objectnav("objectnav_procthor.json.gz", scenes, NUM_SCENES, PROCTHOR_EPISODES)
+        return
     for name, family in EPISODE_FAMILIES.items():
         seeds = family.splits[family.episode_files[name]]
         write(f"{name}.json.gz", (find_scene(f"{family.name}:{seed}") for seed in seeds), generate_episodes)
@@ -71,12 +88,12 @@ def main() -> None:
         write_objectnav(f"objectnav_{name}.json.gz", scenes, num_scenes)
 
 
-def write_objectnav(name: str, candidates: Iterable[Scene], num_scenes: int) -> None:
+def write_objectnav(name: str, candidates: Iterable[Scene], num_scenes: int, num_episodes: int = NUM_EPISODES) -> None:
     """Write the ObjectNav file of the first candidates that have episodes, and print its distances."""
     parts: list[ObjectNavDataset] = []
     for scene in candidates:
         try:
-            parts.append(generate_objectnav(with_goals([scene], RULES), NUM_EPISODES // num_scenes, rules=RULES))
+            parts.append(generate_objectnav(with_goals([scene], RULES), num_episodes // num_scenes, rules=RULES))
         except EpisodeError as error:
             print(f"skipped: {scene.name}: {error}")
             continue

@@ -59,7 +59,7 @@ def test_evaluation_with_report_and_videos(policy, episodes, tmp_path):
 def test_viewer(policy, episodes):
     """The viewer's model plays every agent, shows what it sees, and can be driven, without viser."""
     pytest.importorskip("viser", reason="the viewer's library is not installed")
-    from batchnav.view.viewer.app import open_session
+    from batchnav.view.viewer.open_session import open_session
     from batchnav.view.viewer.session import YOU
 
     players = find_players((policy, *REFERENCES), torch.device("cpu"), "pointnav")

@@ -1,7 +1,9 @@
 """Kinds of ObjectNav failures: one hand-made trajectory for each kind, and tables by category and distance."""
 
+import base64
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -28,11 +30,15 @@ from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
 from batchnav.evaluation.trajectories import Trajectory
+from batchnav.report.episodes import PLAN_SIZE
 from batchnav.report.evaluation import write_report
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.objectnav import ObjectNavConfig
+from batchnav.view.agent_map import map_picture, packed_map, unpacked_map
+from batchnav.view.topdown import AMBER, BLUE, TopDownMap
+from batchnav.view.viewer.session import Session
 
 CATEGORIES = CHAIR, BED = "chair", "bed"
 NORTH, SOUTH = 0.0, math.pi
@@ -84,18 +90,25 @@ def test_each_failure_has_one_kind(category, poses, last_action, kind):
     assert failure_kinds(without, CONFIG, episodes, walked) is None
 
 
-def test_results_and_report_have_the_table(tmp_path):
-    """An agent that walks straight ahead and one that stops at random, in a room with a chair and a bed."""
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory):
+    """Eight episodes in a room with a chair and a bed."""
+    folder = tmp_path_factory.mktemp("room")
     things = (CHAIR, [1.0, 0.0, 1.0], [1.5, 1.0, 1.5]), (BED, [-3.0, 0.0, -3.0], [-1.5, 0.6, -2.0])
-    room = find_scene(str(write_named(tmp_path / "room.glb", things)))
-    dataset = generate_objectnav(with_goals([room], device="cpu"), 8)
-    save_objectnav(dataset, tmp_path / "val.json.gz", content=False)
-    fields = needed_appearance(CONFIG)
-    evaluation = Evaluation(
-        tmp_path / "val.json.gz", torch.device("cpu"), CONFIG.body, appearance=fields, goal_categories=CATEGORIES
-    )
-    agents = {name: evaluation.play(ReferencePlayer(name, CONFIG)) for name in ("random", "shortest_path")}
-    random, best = agents.values()
+    room = find_scene(str(write_named(folder / "room.glb", things)))
+    save_objectnav(generate_objectnav(with_goals([room], device="cpu"), 8), folder / "val.json.gz", content=False)
+    fields, cpu = needed_appearance(CONFIG), torch.device("cpu")
+    return Evaluation(folder / "val.json.gz", cpu, CONFIG.body, appearance=fields, goal_categories=CATEGORIES)
+
+
+@pytest.fixture(scope="module")
+def agents(evaluation):
+    small = with_options(CONFIG, {"height": 24, "width": 32, "max_steps": 60})
+    return {name: evaluation.play(ReferencePlayer(name, small)) for name in ("random", "shortest_path", "map_searcher")}
+
+
+def test_results_and_report_have_the_table(evaluation, agents, tmp_path):
+    random, best, _ = agents.values()
     assert (best.failures == "").all() and (random.failures[random.episodes["success"] == 0] != "").all()
     table = failure_table(evaluation, random)
     assert [row.label for row in table[:3]] == ["all episodes", "chair", "bed"]
@@ -109,3 +122,55 @@ def test_results_and_report_have_the_table(tmp_path):
     assert [row["failure"] or "" for row in stored["episodes"]] == random.failures.tolist()
     text = write_report(tmp_path, evaluation, agents, films=0).read_text()
     assert "<h2>Failures</h2>" in text and all(f"<th>{kind}</th>" in text for kind in FAILURES)
+
+
+def test_the_report_has_goals_and_maps(evaluation, agents, tmp_path):
+    text = write_report(tmp_path, evaluation, agents, films=3).read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
+    (plan,), goals = data["plans"], evaluation.bank.scenes[0].goals
+    assert set(plan["goals"]) == {CHAIR, BED}
+    drawn = TopDownMap(evaluation.bank.scenes[0].navmesh, None, 0.0, PLAN_SIZE)
+    for category, found in plan["goals"].items():
+        pixels = np.frombuffer(base64.b64decode(found["view_points"]), "<i2").reshape(-1, 2)
+        expected = np.unique(drawn.to_pixels(goals.view_points(category)).round(), axis=0)
+        np.testing.assert_allclose(pixels, expected, atol=1)
+        assert len(found["objects"]) == 1
+    for episode in data["episodes"]:
+        assert episode["category"] in CATEGORIES and len(episode["shortest"]) >= 2
+        x, y, _ = episode["goal"]
+        points = drawn.to_pixels(goals.view_points(episode["category"]))
+        assert np.abs(points - [x, y]).max(1).min() < 1.0
+    maps = [episode["map"] for episode in data["episodes"] if episode["map"]]
+    assert len(maps) == 3 and all(built["source"].startswith("data:image/png") for built in maps)
+    assert 'id="own"' in text and "map of map_searcher" in text
+
+
+def test_final_maps_are_those_of_the_played_episodes(evaluation, agents):
+    played = agents["map_searcher"]
+    numbers = [1, 4, 6]
+    recorded = evaluation.record(played.player, np.array(numbers))
+    found_goals = 0
+    for built, recording in zip(evaluation.final_maps(played, numbers), recorded, strict=True):
+        for one, other in zip(built.layers, recording.agent_map.layers, strict=True):
+            assert torch.equal(one, other)
+        assert torch.equal(built.goal_cells, recording.agent_map.goal_cells)
+        found_goals += int(built.goal_cells.any())
+        again = unpacked_map(packed_map(built))
+        assert torch.equal(again.layers.occupancy, built.layers.occupancy)
+        assert torch.equal(again.goal_cells, built.goal_cells)
+        picture = np.asarray(map_picture(built)).reshape(-1, 4)
+        assert (picture[:, 3] > 0).sum() == int((built.layers.is_known | built.goal_cells).sum())
+    assert found_goals
+
+
+def test_the_viewer_shows_goals_and_the_map(evaluation, agents):
+    players = {"map_searcher": agents["map_searcher"].player}
+    session = Session(evaluation.bank, evaluation.episodes, players)
+    points = evaluation.bank.scenes[0].goals.view_points(evaluation.episodes[0].object_category)
+    np.testing.assert_array_equal(session.goals.view_points, points)
+    track = session.track("map_searcher")
+    assert len(track.maps) == len(track.trajectory.headings)
+    known = [int(session.agent_map("map_searcher", k).layers.is_known.sum()) for k in (0, len(track.maps) - 1)]
+    assert 0 < known[0] < known[1]
+    with_map, without = (np.asarray(session.plan(60, {"map_searcher": BLUE}, shown)) for shown in (True, False))
+    assert (with_map != without).any() and (without == AMBER).all(-1).any()

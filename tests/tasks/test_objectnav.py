@@ -6,12 +6,14 @@ import re
 import numpy as np
 import pytest
 import torch
+from labelled import labelled_scene
 from numba import typeof
 from numba import types as nb
 from object_rooms import CATEGORIES, corridor, furnished, object_room, table, with_objects
 from rooms import play
 
 from batchnav.agents.registry import make_reference_agent
+from batchnav.data.objectnav.view_points import with_goals
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
@@ -76,6 +78,17 @@ def test_success_is_strictly_within_the_success_distance(device):
         *_, truncated, info = env.step(torch.tensor([STOP, STOP, STOP, LEFT], device=env.device))
         assert info["episode"]["success"].tolist() == [1.0, 0.0, 1.0, 0.0]  # the last: at the time limit
         assert truncated.tolist() == [False, False, False, True]
+
+
+def test_stopping_behind_a_wall_fails():
+    """A chair and a wall 0.3 m from it: half a metre away, stops succeed in front of the chair only."""
+    things = ("chair", [-0.3, 0.0, -0.3], [0.3, 0.8, 0.3]), ("wall", [-4.0, 0.0, 0.6], [3.0, 2.5, 0.65])
+    scene = with_goals([labelled_scene(things)], device="cpu")[0]
+    env = make(scene, 2, episodes=table(scene, [(0.0, -0.8, 0.0, 0), (0.0, 0.8, 0.0, 0)]))
+    env.reset()
+    assert float(env.task.state.start_distance[0]) < 0.1 < 2.0 < float(env.task.state.start_distance[1])
+    *_, info = env.step(torch.full((2,), STOP))
+    assert info["episode"]["success"].tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -1,15 +1,21 @@
 """The report and the viewer in a browser; requires Chromium."""
 
+import dataclasses
+import time
+
 import numpy as np
 import pytest
 import torch
-from browser import browser
+from browser import PATIENCE, browser
 from test_session import CONFIG, bank  # noqa: F401 (a fixture)
-from worlds import episodes_on, write_episodes, write_floor
+from worlds import TOP, episodes_on, write_box, write_episodes, write_floor
 
+from batchnav.data.episodes.episode import Goal, rotation_of
+from batchnav.data.scenes import find_scenes
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.report.evaluation import write_report
+from batchnav.scene.bank import SceneBank
 from batchnav.view.viewer.session import Session
 
 pytestmark = pytest.mark.browser
@@ -77,3 +83,39 @@ def test_the_viewer_is_served(page, bank):  # noqa: F811
         page.wait_for("document.body.innerText.includes('you: step 2 of 2')")
     finally:
         viewer.server.stop()
+
+
+def test_the_camera_follows_to_another_scene(page, tmp_path):
+    """The next failure and the next episode lie in a scene 100 m away, which the camera then looks at."""
+    pytest.importorskip("viser", reason="the viewer's library is not installed")
+    from batchnav.view.viewer.app import Viewer
+
+    near, far = write_floor(tmp_path / "near.ply"), write_box(tmp_path / "far.ply", [97, -0.1, -4], [103, 0.1, 4])
+    scenes = find_scenes([str(near), str(far)], settings=CONFIG.body.navmesh)
+    here = episodes_on(scenes[0].name, 1)[0]
+    there = dataclasses.replace(
+        here, scene_id=scenes[1].name, start_position=(100.0, TOP, 3.0), start_rotation=rotation_of(np.pi),
+        goals=(Goal((100.0, TOP, 1.0), 0.2),),
+    )  # fmt: skip
+    players = {"forward": ReferencePlayer("forward", CONFIG)}  # turned away from its goal in the second scene
+    viewer = Viewer(Session(SceneBank.pack(scenes, "cpu"), [here, there], players), port=18095)
+    try:
+        page.open(f"http://127.0.0.1:{viewer.server.get_port()}", 1200)
+        page.wait_for("document.body.innerText.includes('1 of 2') && document.querySelector('canvas') != null")
+        press = "[...document.querySelectorAll('button')].find(button => button.textContent == '{}').click()"
+        for button, shown, x in (("next failure", 2, 100.0), ("next", 1, 0.0), ("next", 2, 100.0)):
+            page.run(press.format(button))
+            page.wait_for(f"document.body.innerText.includes('{shown} of 2')")
+            until = time.monotonic() + PATIENCE
+            while abs(client_camera(viewer).look_at[0] - x) > 1.0:  # the page reports its camera
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            assert abs(client_camera(viewer).position[0] - x) < 20.0
+    finally:
+        viewer.server.stop()
+
+
+def client_camera(viewer):
+    """The camera of the page, which the browser reports."""
+    (client,) = viewer.server.get_clients().values()
+    return client.camera

@@ -72,7 +72,7 @@ def test_a_person_drives(session):
     moved = driver.track.trajectory.positions[-1] - start
     assert moved[[0, 2]] == pytest.approx([0.0, -0.25], abs=1e-4)
     driver.step(LEFT)
-    walk, metrics = session.track(YOU)
+    walk, metrics, _ = session.track(YOU)
     assert len(walk.headings) == 3 and metrics == {}
     assert walk.headings[-1] == pytest.approx(np.deg2rad(10.0))
     driver.step(STOP)

@@ -14,7 +14,8 @@ from batchnav.envs.config import with_options
 from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.sim.bodies import FORWARD
-from batchnav.view.viewer.app import Viewer, open_session
+from batchnav.view.viewer.app import Viewer
+from batchnav.view.viewer.open_session import open_session
 from batchnav.view.viewer.session import YOU, Session
 
 pytest.importorskip("viser", reason="the viewer's library is not installed")
@@ -35,7 +36,7 @@ def nodes(viewer):
 def test_what_is_shown_at_first(viewer):
     assert viewer.shown == ["forward", "random"]
     shown = nodes(viewer)
-    assert {"/scene", "/goal", "/paths/forward", "/paths/shortest", "/agents/forward/camera"} <= shown
+    assert {"/scene", "/goals/nearest", "/paths/forward", "/paths/shortest", "/agents/forward/camera"} <= shown
     assert any(name.startswith("/navmesh/") for name in shown)
     assert "1 of 3" in viewer.status.content and "**random**: step 1 of" in viewer.status.content
     assert {("forward", "depth"), ("random", "depth")} == set(viewer.views)

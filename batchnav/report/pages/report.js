@@ -18,6 +18,12 @@ function unpack(text) {
     [view.getInt16(6 * k, true) / SUBPIXELS, view.getInt16(6 * k + 2, true) / SUBPIXELS, view.getInt16(6 * k + 4, true)]);
 }
 
+// Places on the floor plan: base64 of int16 [places, 2], column and row in pixels.
+function unpackPlaces(text) {
+  const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0)), view = new DataView(bytes.buffer);
+  return Array.from({length: bytes.length / 4}, (_, k) => [view.getInt16(4 * k, true), view.getInt16(4 * k + 2, true)]);
+}
+
 function show(row) {
   if (shown) shown.classList.remove("shown");
   shown = row;
@@ -27,8 +33,13 @@ function show(row) {
   const points = list => list.map(p => p[0] + "," + p[1]).join(" ");
   const goal = episode.goal && `<circle cx="${episode.goal[0]}" cy="${episode.goal[1]}" r="${episode.goal[2]}" fill="#fff" stroke="#D55E00"
     stroke-width="2"/><circle cx="${episode.goal[0]}" cy="${episode.goal[1]}" r="2.5" fill="#D55E00"/>`;
+  const goals = plan.goals[episode.category], places = goals ? unpackPlaces(goals.view_points) : [];
+  const seen = goals ? `<path class="points" d="${places.map(([x, y]) => `M${x - 1} ${y - 1}h2v2h-2z`).join("")}"/>` +
+    goals.objects.map(([x, y]) => `<rect class="object" x="${x - 6}" y="${y - 6}" width="12" height="12"/>`).join("") : "";
+  const own = episode.map ? `<image class="own" href="${episode.map.source}" x="${episode.map.x}" y="${episode.map.y}"
+    width="${episode.map.side}" height="${episode.map.side}" preserveAspectRatio="none"/>` : "";
   get("map").setAttribute("viewBox", `0 0 ${plan.size[0]} ${plan.size[1]}`);
-  get("map").innerHTML = `<image href="${plan.source}" width="${plan.size[0]}" height="${plan.size[1]}"/>` + (goal || "") +
+  get("map").innerHTML = `<image href="${plan.source}" width="${plan.size[0]}" height="${plan.size[1]}"/>` + own + seen + (goal || "") +
     `<polyline points="${points(episode.shortest)}" class="path" stroke="#D55E00" stroke-dasharray="6 5"/>` +
     paths.map((_, a) => `<polyline class="path agent" stroke="${colours[a]}" opacity="${a ? .7 : 1}"/>`).reverse().join("") +
     paths.map((_, a) => `<path class="arrow" d="M0 -10 L7 7 L0 3.5 L-7 7 Z" fill="${colours[a]}" stroke="#fff"/>`).reverse().join("");
@@ -77,6 +88,8 @@ function sort(column, up) {
   body.append(...rows.map(([, row]) => row));
 }
 
+const own = get("own");
+if (own) own.onchange = () => get("map").classList.toggle("without", !own.checked);
 slider.oninput = () => { play(false); draw(); };
 get("play").onclick = () => play(timer === null);
 get("back").onclick = () => { play(false); move(-1); };

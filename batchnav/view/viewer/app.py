@@ -6,30 +6,19 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
-from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.episodes.playing import check_episodes
-from batchnav.data.folders import SCENES_DIR
-from batchnav.data.scene_ref import scene_ids
-from batchnav.data.scenes import find_played, find_scenes
-from batchnav.envs.config import NavConfig
-from batchnav.envs.observations import needed_appearance
-from batchnav.errors import ArgumentError
-from batchnav.evaluation.players import Player
+from batchnav.envs.observations import goal_categories_of
 from batchnav.evaluation.trajectories import Trajectory
 from batchnav.navmesh.islands import island_areas
 from batchnav.runtime.device import resolve_device
-from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import camera_poses
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
-from batchnav.view.topdown import BLUE, GREEN, ORANGE, PURPLE, navigable_triangles
+from batchnav.view.goals import ShownGoals
+from batchnav.view.topdown import AMBER, BLUE, GREEN, ORANGE, PURPLE, navigable_triangles
 from batchnav.view.video import outcome_of
 from batchnav.view.viewer.guard import guarded_server
 from batchnav.view.viewer.model import scene_path, to_glb
@@ -43,6 +32,8 @@ CUT = 2.0
 """Initial height above the start at which the mesh is cut off, metres."""
 LIFT = 0.04
 """Offset of the navmesh above the floor, metres, so that the floor does not hide it; lines have twice that offset."""
+POINT = 0.04
+"""Size of a view point, metres."""
 UP = np.array([0.0, 1.0, 0.0], np.float32)
 """Unit vector upwards."""
 KEYS = {
@@ -50,49 +41,8 @@ KEYS = {
     "look down": ("F", LOOK_DOWN), "stop": ("X", STOP),
 }  # fmt: skip
 """Key and action of each driving command."""
-SAMPLED_EPISODES = 20
-"""Number of sampled episodes per scene when no episode file is given."""
 SPEEDS = (2, 5, 10, 20, 40)
 """Playback speeds, steps per second."""
-
-
-def open_session(
-    scenes: tuple[str, ...],
-    episodes: Path | None,
-    players: Mapping[str, Player],
-    device: torch.device,
-    renderer: str = "raycast",
-    scenes_dir: Path = SCENES_DIR,
-) -> Session:
-    """Load a session: scenes by id, with episodes from a file or sampled as by Habitat's generator.
-
-    Args:
-        scenes: scene ids (`data.scenes.find_scene`); with `episodes` they select episodes of the file; empty: all.
-        episodes: an episode file.
-        players: agents of one task and body, by name; without agents the viewer shows depth and colour.
-        device: device that agents run on.
-        renderer: renderer for agents with image sensors.
-        scenes_dir: folder that the scene ids of Habitat's episodes are relative to.
-
-    ArgumentError if there is no episode to show, EpisodeError for an episode that cannot be played.
-    """
-    config = next((player.config for player in players.values()), NavConfig(sensors=("depth", "rgb")))
-    ids, found = scene_ids(scenes), []
-    if episodes is not None:
-        found = [e for e in load_episodes(episodes) if not ids or e.scene_id in ids]
-        if not found:
-            raise ArgumentError(f"{episodes}: found no episode in {', '.join(ids)}, expected scenes of this file")
-        loaded = find_played(found, scenes_dir, config.body.navmesh, True)
-        found = check_episodes(found, {scene.name: scene for scene in loaded})
-    elif ids:
-        loaded = find_scenes(ids, scenes_dir, config.body.navmesh)
-        found = [e for scene in loaded for e in generate_episodes(scene, SAMPLED_EPISODES, seed=0, islands="indoor")]
-    else:
-        raise ArgumentError(
-            "view: found neither scenes nor --episodes, expected scene ids (such as house:7) or an episode file"
-        )
-    fields = frozenset().union(*(needed_appearance(c) for c in (config, *(p.config for p in players.values()))))
-    return Session(SceneBank.pack(loaded, device, fields), found, players, config, renderer)
 
 
 class Viewer:
@@ -175,7 +125,13 @@ class Viewer:
             self.boxes = {
                 name: gui.add_checkbox(name, name == first or name in session.players) for name in session.agents
             }
-            self.options = {name: gui.add_checkbox(name, True) for name in ("navmesh", "shortest path")}
+            visible = {
+                "navmesh": True,
+                "shortest path": True,
+                "view points": goal_categories_of(session.config) is not None,
+                "agent's map": any(player.env_config.has_map for player in session.players.values()),
+            }
+            self.options = {name: gui.add_checkbox(name, True, visible=seen) for name, seen in visible.items()}
             self.cut = gui.add_slider("cut at (m)", 0.5, 6.0, 0.1, CUT)
         self.seen = gui.add_folder("Sensors")
         self.views: dict[tuple[str, str], Any] = {}
@@ -293,11 +249,24 @@ class Viewer:
                 self._line(f"/paths/{scene_path(name)}", points, self.colours[name], 0.04)
             path = session.shortest_path if self.options["shortest path"].value else np.zeros((0, 3), np.float32)
             self._line("/paths/shortest", path, ORANGE, 0.03)
-            if session.goal is not None:
-                self.server.scene.add_icosphere("/goal", 0.15, color=ORANGE, position=session.goal + UP * 0.15)
+            self._show_goals(session.goals)
             self.episode.value, self.scene.value = session.number, session.episode.scene_id
             self.time.max = max(1, self.last_step)
             self.go_to(self.step)
+
+    def _show_goals(self, goals: ShownGoals | None) -> None:
+        """Draw the nearest goal, the objects of the category, and their view points."""
+        scene = self.server.scene
+        scene.remove_by_name("/goals")
+        if goals is None:
+            return
+        scene.add_icosphere("/goals/nearest", 0.15, color=ORANGE, position=goals.nearest + UP * 0.15)
+        for number, centre in enumerate(goals.objects):
+            scene.add_icosphere(f"/goals/object_{number}", 0.1, color=ORANGE, position=centre)
+        if len(goals.view_points) and self.options["view points"].value:
+            scene.add_point_cloud(
+                "/goals/view_points", goals.view_points + UP * 2 * LIFT, AMBER, point_size=POINT, point_shape="circle"
+            )
 
     def _show_scene(self, floor: float) -> None:
         """Draw the mesh below the cut and the navmesh's islands, unless they are already shown."""
@@ -361,7 +330,8 @@ class Viewer:
             lines.append(f"**{name}**: step {k + 1} of {len(track.trajectory.headings)} {how}")
         for view in [view for view in self.views if view[0] not in self.shown]:
             self.views.pop(view).remove()
-        self.map.image = np.asarray(session.plan(self.step, {name: self.colours[name] for name in self.shown}))
+        colours, with_map = {name: self.colours[name] for name in self.shown}, self.options["agent's map"].value
+        self.map.image = np.asarray(session.plan(self.step, colours, with_map))
         episode = session.episode
         head = f"episode {episode.episode_id} in {episode.scene_id}, {session.number + 1} of {len(session.episodes)}"
         self.status.content = "  \n".join([head, *lines])

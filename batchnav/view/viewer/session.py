@@ -12,11 +12,12 @@ from PIL import Image
 
 from batchnav.agents.registry import without_images
 from batchnav.data.episodes.episode import Episode
-from batchnav.data.episodes.playing import episode_table
+from batchnav.data.played_file import played_table
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import goal_categories_of
 from batchnav.errors import ArgumentError
-from batchnav.evaluation.play import evaluate
+from batchnav.evaluation.play import AgentMap, agent_map_of, evaluate
 from batchnav.evaluation.players import Player
 from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder
 from batchnav.scene.bank import SceneBank
@@ -26,6 +27,8 @@ from batchnav.sim.bodies import STOP
 from batchnav.tasks import TASKS
 from batchnav.tasks.goal_free import ProgressTask
 from batchnav.types import Metric
+from batchnav.view.agent_map import PackedMap, map_picture, map_place, packed_map, unpacked_map
+from batchnav.view.goals import ShownGoals, shown_goals
 from batchnav.view.mosaic import colour
 from batchnav.view.topdown import ORANGE, TopDownMap
 
@@ -41,6 +44,23 @@ class Track(NamedTuple):
     trajectory: Trajectory
     metrics: dict[str, float]
     """By name; empty while the episode is running."""
+    maps: tuple[PackedMap, ...] = ()
+    """The agent's map at each step; empty for agents without a map."""
+
+
+class MapRecorder(TrajectoryRecorder):
+    """A `TrajectoryRecorder` of one environment that also records the agent's map at every step."""
+
+    def reset(self, num_envs: int) -> None:
+        """Reset the agent and delete the recorded steps."""
+        super().reset(num_envs)
+        self.maps: list[PackedMap] = []
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """The agent's actions."""
+        if self.env.mapper is not None:
+            self.maps.append(packed_map(agent_map_of(self.env.mapper, 0)))
+        return super().act(observations, episode_start)
 
 
 class Driver:
@@ -108,6 +128,7 @@ class Session:
         }  # fmt: skip
         self._tracks: dict[tuple[str, int], Track] = {}
         self._plans: dict[int, TopDownMap] = {}
+        self._goals: dict[int, ShownGoals | None] = {}
         self._driver: Driver | None = None
         self.number = 0
         self.stopped = False
@@ -139,22 +160,23 @@ class Session:
         return TASKS[self.config.task_name].metric_specs
 
     @property
-    def goal(self) -> np.ndarray | None:
-        """f32 [3]: the goal with the shortest geodesic distance; None for tasks without a goal."""
+    def goals(self) -> ShownGoals | None:
+        """The current episode's goals; None for tasks without a goal."""
         if issubclass(TASKS[self.config.task_name], ProgressTask):  # start files list goals that these tasks ignore
             return None
-        goals = np.array([goal.position for goal in self.episode.goals], np.float32).reshape(-1, 3)
-        if not len(goals):
-            return None
-        start = np.array([self.episode.start_position] * len(goals), np.float32)
-        return goals[int(np.argmin(self.scene.navmesh.geodesic_distance(start, goals)))]
+        if self.number not in self._goals:
+            self._goals = {self.number: shown_goals(self.episode, self.scene)}
+        return self._goals[self.number]
+
+    @property
+    def goal(self) -> np.ndarray | None:
+        """f32 [3]: the goal, or view point, with the shortest geodesic distance; None for tasks without a goal."""
+        return None if self.goals is None else self.goals.nearest
 
     @property
     def shortest_path(self) -> np.ndarray:
         """f32 [K, 3]: shortest path from start to goal; empty without a goal."""
-        if self.goal is None:
-            return np.zeros((0, 3), np.float32)
-        return self.scene.navmesh.shortest_path(np.array(self.episode.start_position, np.float32), self.goal)
+        return np.zeros((0, 3), np.float32) if self.goals is None else self.goals.path
 
     def track(self, name: str) -> Track:
         """An agent's track of the current episode; the first request plays the episode."""
@@ -213,15 +235,29 @@ class Session:
         sources = self._cameras[name].sources.values()
         return self._config(name).all_cameras[next((source.requires.camera for source in sources), None) or MAIN]
 
-    def plan(self, step: int, colours: dict[str, tuple[int, int, int]]) -> Image.Image:
-        """The map with the shortest path, and the paths up to a step of all agents in `colours`."""
+    def agent_map(self, name: str, step: int) -> AgentMap | None:
+        """The map that an agent has built at a step (or its last step); None for agents without a map."""
+        maps = self.track(name).maps
+        return unpacked_map(maps[min(step, len(maps) - 1)]) if maps else None
+
+    def plan(self, step: int, colours: dict[str, tuple[int, int, int]], with_map: bool = True) -> Image.Image:
+        """The floor plan with goals and shortest path, and the paths up to a step of all agents in `colours`.
+
+        `with_map`: also the map of the first of these agents that builds one.
+        """
         if self.number not in self._plans:
             height = float(self.episode.start_position[1])
             self._plans = {self.number: TopDownMap(self.scene.navmesh, self.scene.mesh, height, MAP_SIZE)}
-        plan = self._plans[self.number].copy()
-        if self.goal is not None:
-            plan.draw_path(self.shortest_path, ORANGE, dash=7.0)
-            plan.draw_goal(self.goal)
+        plan, goals = self._plans[self.number].copy(), self.goals
+        maps = [found for name in colours if (found := self.agent_map(name, step)) is not None] if with_map else []
+        for built in maps[:1]:
+            plan.draw_picture(map_picture(built), *map_place(plan, built))
+        if goals is not None:
+            plan.draw_view_points(goals.view_points)
+            for centre in goals.objects:
+                plan.draw_object(centre)
+            plan.draw_path(goals.path, ORANGE, dash=7.0)
+            plan.draw_goal(goals.nearest)
         for name, colour_of_name in colours.items():
             trajectory = self.track(name).trajectory
             k = min(step, len(trajectory.headings) - 1)
@@ -236,12 +272,13 @@ class Session:
     def _play(self, player: Player) -> Track:
         """Play the current episode once."""
         env = self._environment(player.env_config)
-        agent = TrajectoryRecorder(player.make_agent(env), env)
+        agent = MapRecorder(player.make_agent(env), env)
         found = evaluate(agent, env, 1)
-        return Track(agent.trajectories(1)[0], {m.name: float(found[m.name][0]) for m in env.task.metric_specs})
+        trajectory, metrics = agent.trajectories(1)[0], {m.name: float(found[m.name][0]) for m in env.task.metric_specs}
+        return Track(trajectory, metrics, tuple(agent.maps[: len(trajectory.headings)]))
 
     def _environment(self, config: NavConfig) -> NavEnv:
         """An environment for the current episode."""
-        table = episode_table([self.episode], self.names, self.bank.device)
+        table = played_table([self.episode], self.bank.scenes, goal_categories_of(config), self.bank.device)
         renderer = self.renderer if config.sensors else "raycast"
         return NavEnv(self.bank, 1, task=config.task_name, config=config, episodes=table, renderer=renderer)

@@ -1,6 +1,7 @@
 """Episode files without view points: these are made anew and checked; the bundled files fit today's scenes."""
 
 import dataclasses
+import gzip
 from collections import Counter
 from pathlib import Path
 
@@ -12,13 +13,14 @@ from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
 from batchnav.data.objectnav.fixed import goals_in, view_point_hash, without_view_points
 from batchnav.data.objectnav.generate import generate_objectnav
 from batchnav.data.objectnav.view_points import with_goals
+from batchnav.data.procthor.import_houses import import_houses
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import SPLITS
-from batchnav.tasks.objectnav import ObjectNavConfig
+from batchnav.tasks.objectnav import HM3D, ObjectNavConfig
 
 FOLDER = Path(__file__).resolve().parents[3] / "assets" / "episodes"
 
@@ -100,6 +102,22 @@ def test_bundled_episodes_fit_todays_scenes(name, scene_id):
     (goals,) = goals_in(dataset, [find_scene(scene_id)], "cpu")
     wanted = {episode.object_category for episode in dataset.episodes if episode.scene_id == scene_id}
     assert wanted and wanted <= set(goals.categories)
+
+
+def test_episodes_in_houses_of_procthor(shared, tmp_path):
+    """A hundred episodes in twenty houses; the view points of two houses, imported anew, have the file's hash."""
+    dataset = load_objectnav(FOLDER / "objectnav_procthor.json.gz")
+    assert set(Counter(episode.scene_id for episode in dataset.episodes).values()) == {5}
+    assert {episode.object_category for episode in dataset.episodes} == set(HM3D)
+    houses = gzip.decompress((shared / "scenes" / "procthor" / "houses_210.jsonl.gz").read_bytes()).splitlines()[:2]
+    path = tmp_path / "houses_210.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n".join(houses)))
+    sources, missing = import_houses(path, shared / "scenes" / "procthor" / "asset_bbox.json", tmp_path / "procthor")
+    assert not missing.assets
+    scenes = [source.load()._replace(name=f"procthor/houses_210_{k:04d}.scene") for k, source in enumerate(sources)]
+    of_scene = {episode.scene_id: episode.info["view_points_sha256"] for episode in dataset.episodes}
+    for scene, goals in zip(scenes, goals_in(dataset, scenes, "cpu"), strict=True):
+        assert view_point_hash(goals) == of_scene[scene.name]
 
 
 def test_the_shortest_path_follower_succeeds_in_episodes_without_view_points(house, tmp_path):
