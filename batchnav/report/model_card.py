@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,9 +66,8 @@ def write_model_card(
     frames: int,
     trained_on: str,
     played_on: str,
-    commit: str,
 ) -> None:
-    """Write README.md and curves.png into the folder of a policy.
+    """Write README.md, curves.png and the training configuration config.yaml into the folder of a policy.
 
     Args:
         folder: holds policy.safetensors; its name is the policy's name.
@@ -78,26 +78,21 @@ def write_model_card(
         frames: number of training frames.
         trained_on: machine of the training.
         played_on: machine of the evaluation.
-        commit: commit of the evaluation.
     """
     draw_comparison(runs, folder / "curves.png")
-    run = next(iter(runs.values()))
-    rows, _ = load_metrics(run / "metrics.jsonl")
-    policy, camera, scenes = trained.policy, trained.env.camera, trained.scenes
-    played = "; ".join(
-        f"`{name}`: {EPISODE_TITLES[name]}"
-        for name in dict.fromkeys(split for split, _ in results)
-        if name in EPISODE_TITLES
-    )
+    rows, _ = load_metrics(next(iter(runs.values())) / "metrics.jsonl")
+    policy, scenes = trained.policy, trained.scenes
     agents = [AGENTS[name] for name in dict.fromkeys(agent for _, agent in results) if name in AGENTS]
     text = CARD.format(
-        name=folder.name, path=folder.as_posix(), frames=frames, hours=rows[-1]["seconds"] / 3600,
-        speed=np.median([row["frames_per_second"] for row in rows]), trained_on=trained_on,
-        scenes=" and ".join([number_of(scenes.houses, "procedural house"), *scenes.sources]), played_on=played_on,
-        commit=commit, table=_table(results, metrics), config=trained.text.strip(), encoder=policy.encoder,
-        layers=policy.lstm_layers, height=camera.height, width=camera.width, seen=_sensors(trained),
-        played=f" {played}." if played else "", agents=" ".join(agents), inputs=_inputs(trained.env),
+        name=folder.name, path=folder.as_posix(), observations=_observations(trained), inputs=_inputs(trained.env),
+        encoder=policy.encoder, memory=policy.memory_name, layers=policy.lstm_layers, table=_table(results, metrics),
+        agents="".join(f" {sentence}" for sentence in agents), played_on=played_on, date=date.today(), frames=frames,
+        hours=rows[-1]["seconds"] / 3600, trained_on=trained_on,
+        speed=np.median([row["frames_per_second"] for row in rows]),
+        scenes=" and ".join([number_of(scenes.houses, "procedural house"), *scenes.sources]),
     )  # fmt: skip
+    with replacing(folder / "config.yaml", BatchnavError) as part:
+        part.write_text(trained.text, encoding="utf-8", errors="backslashreplace")
     with replacing(folder / "README.md", BatchnavError) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace")
 
@@ -132,11 +127,13 @@ def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _sensors(trained: Trained) -> str:
-    """The policy's image inputs, for a sentence."""
+def _observations(trained: Trained) -> str:
+    """The policy's image inputs with their size, for a sentence."""
     if trained.policy.blind:
-        return "images, which it does not read"
-    return " and ".join(SENSORS.get(name, name) for name in trained.env.sensors)
+        return "none: the policy does not read its images"
+    camera = trained.env.camera
+    names = " and ".join(SENSORS.get(name, name) for name in trained.env.sensors)
+    return f"{names}, {camera.height}x{camera.width} pixels"
 
 
 def _inputs(env: NavConfig) -> str:
@@ -164,40 +161,63 @@ def _ends(ends: Sequence[float], usual: float) -> str:
 def _table(results: Mapping[tuple[str, str], Summary], metrics: Sequence[Metric]) -> str:
     """Markdown table of the headline metrics, one line per episode file and agent."""
     shown = [metric.name for metric in metrics if metric.headline]
-    lines = ["| episodes | agent | " + " | ".join(map(in_words, shown)) + " |", "| --- " * (2 + len(shown)) + "|"]
+    head = ["episodes", "scenes", "agent", *map(in_words, shown)]
+    lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
     for (episodes, agent), overall in results.items():
-        lines.append(f"| {episodes} | {agent} | " + " | ".join(_cell(overall[metric]) for metric in shown) + " |")
+        cells = [episodes, EPISODE_TITLES.get(episodes, ""), agent, *(_cell(overall[metric]) for metric in shown)]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def _cell(interval: Interval) -> str:
+    """Mean and its interval over scenes; over episodes where scenes have none."""
     mean, episodes, scenes = format_interval(interval)
-    return f"{mean} ({episodes}{f'; {scenes}' if scenes else ''})"
+    return f"{mean} ({scenes or episodes})"
 
 
 CARD = """\
-# {name}: a PointGoal agent
+# {name}
 
-A network of {encoder} and LSTM layers ({layers}) for {height}x{width} {seen}, trained with `train/pointnav.py` for
-{frames:,} frames in {hours:.2f} hours on one {trained_on} ({speed:,.0f} frames/s, median), in {scenes}.
-The weights are stored and evaluated in bfloat16 (commit {commit}):
+A policy for PointGoal navigation.
 
-    policy = batchnav.load_policy("{path}/policy.safetensors", device="cuda")
+## Intended use
 
-Means with 95% intervals: over episodes (independent), and after the semicolon over scenes (bootstrap). Every episode of
-a file is played once with sampled actions, on {played_on}. No scene is a training scene.{played}
+Research on embodied navigation in simulation. It was not evaluated on a robot.
+
+## Inputs and actions
+
+- Images: {observations}.
+- Pose, actions, camera: {inputs}.
+- Network: {encoder} and {memory} ({layers} layers), weights in bfloat16.
+
+```python
+policy = batchnav.load_policy("{path}/policy.safetensors", device="auto")
+```
+
+## Results
+
+Every episode of a file once, with sampled actions, on {played_on}, {date}. Brackets hold 95% intervals over
+scenes. No scene is a training scene.{agents}
 
 {table}
 
 ![SPL against frames and hours](curves.png)
 
-{agents} Published values are for other scenes (Gibson) and for agents trained on Gibson.
+Grey lines are published values for agents that trained and were evaluated in Gibson.
 
-Inputs and actions: {inputs}. Other noise, step sizes and cameras were not evaluated.
+## Training
 
-Training configuration:
+{frames:,} frames in {hours:.2f} hours on one {trained_on} ({speed:,.0f} frames per second, median), in {scenes}.
 
-```yaml
-{config}
+```sh
+batchnav train --config {path}/config.yaml
 ```
+
+## Limits
+
+Other noise, step sizes, cameras and kinds of scenes than those above were not evaluated.
+
+## Licence
+
+MIT.
 """

@@ -5,7 +5,7 @@
         --episodes data/mine/val.json.gz
 
 Plays every episode file once with each agent, using the weights as stored in bfloat16. Writes policy.safetensors,
-curves.png and README.md into --out. Option --record also appends rows to eval/results/pointnav.jsonl.
+config.yaml, curves.png and README.md into --out. Option --record also appends rows to eval/results/pointnav.jsonl.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from batchnav.evaluation.run import Evaluation
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.model_card import Trained, write_model_card
-from batchnav.report.results import append_rows, commit
+from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents
 from batchnav.runtime.device import machine, resolve_device
 from batchnav.runtime.files.bundled import EPISODES, WEIGHTS
@@ -60,7 +60,7 @@ class Options:
 
 def main(options: Options) -> None:
     """Evaluate all agents on all files, and write the card."""
-    device, made_by = resolve_device(options.device), commit()  # before the weights change the tree
+    device = resolve_device(options.device)
     for name in (CONFIG_NAME, "metrics.jsonl", WEIGHTS):
         if not (options.run / name).is_file():  # check before the evaluation, which takes minutes
             raise ArgumentError(f"{options.run}: found no {name}, expected the folder of a training run")
@@ -86,7 +86,7 @@ def main(options: Options) -> None:
         print_agents(path.name, {name: results[evaluation.split, name] for name in players}, METRIC_SPECS)
     write_model_card(
         options.out, runs, results, METRIC_SPECS, trained_with(options.run / CONFIG_NAME), trained.info["frames"],
-        options.trained_on or machine(device), machine(device), made_by,
+        options.trained_on or machine(device), machine(device),
     )  # fmt: skip
     if options.record:
         append_rows("pointnav", rows)

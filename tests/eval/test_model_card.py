@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
-from batchnav.report.model_card import Trained, _inputs, _sensors
+from batchnav.report.model_card import Trained, _inputs, _observations
 from batchnav.training.config import TrainingConfig
 from eval.publish import model_card
 
@@ -44,12 +44,15 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     assert {tensor.dtype for tensor in load_file(out / "policy.safetensors").values()} == {torch.bfloat16}
     assert (out / "curves.png").stat().st_size > 1000
     text = (out / "README.md").read_text()
-    assert "A network of simple_cnn and LSTM layers (1) for 64x48 depth" in text
+    assert len(text.split()) < 400
+    assert "Images: depth, 64x48 pixels." in text and "simple_cnn and lstm (1 layers)" in text
     assert "exact GPS and compass, exact steps of 0.25 m and turns of 10 degrees, depth to 10 m from 1.25 m" in text
-    assert "The blind agent has the same sensors" in text and "`val`" not in text
+    assert "The blind agent has the same sensors" in text and "houses" not in text.partition("## Training")[0]
     assert "1,234 frames in 0.01 hours" in text and "3 procedural houses and data/more" in text
-    assert all(f"| mine | {agent} agent | " in text for agent in ("this", "blind", "greedy"))
-    assert "| mine | greedy agent | 1.000 (" in text  # success on open floors
+    assert all(f"| mine |  | {agent} agent | " in text for agent in ("this", "blind", "greedy"))
+    assert "| mine |  | greedy agent | 1.000 (" in text  # success on open floors
+    assert f"batchnav train --config {out.as_posix()}/config.yaml" in text
+    assert (out / "config.yaml").read_text() == CONFIG
     model_card.main(dataclasses.replace(options, control=None, out=tmp_path / "alone", record=False))
     text = (tmp_path / "alone" / "README.md").read_text()
     assert "blind agent |" not in text and "The blind agent" not in text
@@ -64,7 +67,7 @@ def test_a_card_says_what_its_agent_sees_and_is_told():
         "body": {"forward_step": 0.3, "actuation_noise": 0.5}, "task": {"name": "pointnav", "gps_compass": False},
     }  # fmt: skip
     run = from_dict(TrainingConfig, {"env": env})
-    assert _sensors(Trained(run.env, run.policy, run.scenes, "")) == "colour and depth"
+    assert _observations(Trained(run.env, run.policy, run.scenes, "")) == "colour and depth, 64x64 pixels"
     told = "the goal position at the start only, steps of 0.3 m and turns of 10 degrees"
     assert _inputs(run.env) == f"{told}, depth to 5 m from 0.88 m above the floor"
     camera = dataclasses.replace(run.env.camera, camera_height_range=(0.3, 1.6), hfov_range_deg=(55.0, 120.0))
