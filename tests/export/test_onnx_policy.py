@@ -148,13 +148,12 @@ def test_onnxruntime_computes_what_torch_does(case, tmp_path):
 
 
 def test_a_file_of_an_rgb_policy_acts_alike(tmp_path):
-    """The paper's layers on 64x64 colour, with weights in bfloat16, exported by the path of their file."""
-    env = NavConfig(sensors=("rgb",))
-    made = policy(env, PolicyConfig(base_width=8, visual_size=64, hidden_size=64, normalized=("rgb",)))
+    """Weights in bfloat16, exported by the path of their file."""
+    made = policy(*CASES["rgb"])
     weights, path = tmp_path / "policy.safetensors", tmp_path / "policy.onnx"
     save_policy(made.network, weights, made.info, torch.bfloat16)
     export_policy(weights, path)
-    play_beside(load_policy(weights), path)
+    play_beside(load_policy(weights), path, steps=200)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """The OpenGL renderer against the ray caster; without a GPU on Mesa's llvmpipe."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -128,6 +130,12 @@ def test_insufficient_memory_is_an_error_before_allocation(bank, monkeypatch):
     monkeypatch.setattr(gl.GLContext, "free_memory", lambda self: 2**20)
     with pytest.raises(DeviceError, match=r"8 agents of 64 x 64 need \d+ MiB, found 1 MiB free on .*fewer agents"):
         OpenGLRenderer(bank, 8)
+
+
+def test_a_software_renderer_has_the_memory_of_the_machine():
+    """Also where Mesa lists the extension of GPUs, by which it reports 0."""
+    context = SimpleNamespace(is_software=True, mgl=SimpleNamespace(extensions={"GL_NVX_gpu_memory_info"}))
+    assert gl.GLContext.free_memory(context) > 2**20
 
 
 def test_a_lost_context_is_an_error(bank):

@@ -182,11 +182,13 @@ class GLContext:
 
     def free_memory(self) -> int | None:
         """Free memory in bytes (of the machine for llvmpipe); None where the driver does not report it."""
-        if "GL_NVX_gpu_memory_info" in self.mgl.extensions:
+        if not self.is_software:  # Mesa's llvmpipe lists the extension from version 26 on, and always reports 0
+            if "GL_NVX_gpu_memory_info" not in self.mgl.extensions:
+                return None
             with self:
                 return self._integer(_VIDEO_MEMORY) * 1024
         meminfo = Path("/proc/meminfo")
-        if not self.is_software or not meminfo.is_file():
+        if not meminfo.is_file():
             return None
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
         return int(fields["MemAvailable"].split()[0]) * 1024
