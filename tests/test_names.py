@@ -56,7 +56,7 @@ def test_printed_commands_are_quoted_for_a_shell(name):
     assert shell_word(name).isprintable()
     command = ["bash", "-c", f"printf %s {shell_word(name)}"]
     assert subprocess.run(command, capture_output=True, check=True).stdout == os.fsencode(name)
-    evaluate, resume = next_steps(10, Path("runs") / name).splitlines()
+    _, evaluate, resume = next_steps(10, Path("runs") / name).splitlines()
     word = shell_word(f"runs/{name}")
     assert evaluate.endswith(f"batchnav evaluate {word} --report") and f"--out {word} --ppo" in resume
 

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from batchnav.cli.options import CartPoleOptions
+from batchnav.errors import printable
+from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.console.command_line import parse_options
 
 
@@ -18,4 +20,8 @@ def command(arguments: Sequence[str]) -> None:
     options = parse_options(CartPoleOptions, "batchnav train cartpole", arguments, __doc__)
     from batchnav.cartpole.program import is_solved  # imports PyTorch, which `--help` does not need
 
-    sys.exit(not is_solved(options.config))
+    if not is_solved(options.config):
+        sys.exit(
+            f"error: {printable(options.config)}: CartPole is not solved; increase ppo.total_frames or change seed"
+        )
+    print(next_command("train a navigation agent", "batchnav", "train"))

@@ -16,6 +16,7 @@ from batchnav.cli.make_episodes import make_episodes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.folders import SCENES_DIR
 from batchnav.errors import ArgumentError
+from batchnav.runtime.console.announce import next_command, number_of
 from batchnav.runtime.console.command_line import call_subcommand
 from batchnav.scene.axes import Up
 
@@ -123,6 +124,9 @@ def import_data(
         sources = find_sources(source, split, frame_of(up))
     how: dict[str, Any] = {"scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}
     _report(prepare([each.adjusted(**how) for each in sources], out, describe=True))
+    show(next_command("train in them", "batchnav", "train", "--scenes.houses", 0, "--scenes.sources", out))
+    episodes = out / "episodes.json.gz"
+    show(next_command("make episodes", "batchnav", "data", "make-episodes", out, "--out", episodes))
 
 
 def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", out: Path | None = None) -> None:
@@ -136,7 +140,10 @@ def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", o
     from batchnav.data.find_sources import find_sources
     from batchnav.data.prepared.prepare import prepare
 
-    _report(prepare([source for path in paths for source in find_sources(path, split)], out))
+    outcomes = prepare([source for path in paths for source in find_sources(path, split)], out)
+    _report(outcomes)
+    if outcomes:
+        show(next_command("view the first one", "batchnav", "view", outcomes[0].path))
 
 
 def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None, policy: str | None = None) -> None:
@@ -154,7 +161,6 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
     from batchnav.export.glb import save_glb
     from batchnav.export.urdf import save_urdf
     from batchnav.policy.weights import load_policy
-    from batchnav.runtime.console.announce import number_of
     from batchnav.runtime.files.bundled import find_policy
 
     mesh = load_scene(scene).mesh
@@ -163,6 +169,7 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
     if urdf is not None:
         save_urdf(NavConfig() if policy is None else config_of(load_policy(find_policy(policy)).info), urdf)
         show(f"{urdf}")
+    show(next_command("check the file", "batchnav", "data", "validate", out))
 
 
 def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", scenes_dir: Path = SCENES_DIR) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 from batchnav import __version__
 from batchnav.cli.console import show
 from batchnav.errors import ArgumentError
+from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.console.command_line import parse_options
 from batchnav.runtime.files.bundled import find_config
 
@@ -30,6 +31,9 @@ def doctor(config: str | None = None) -> None:
     for finding in [*installation(__version__), *_devices(config)]:
         table.add_row(*finding)
     show(table)
+    show(next_command("train an agent", "batchnav", "train", *(("--config", config) if config else ())))
+    if not config:
+        show(next_command("predict the memory of a run", "batchnav", "doctor", "--config", "pointnav_waypoint_cpu"))
 
 
 def _devices(config: str | None) -> list[Finding]:

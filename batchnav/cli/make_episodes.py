@@ -61,7 +61,7 @@ def make_episodes(
     from batchnav.data.objectnav.view_points import with_goals
     from batchnav.data.sources.islands import check_rule
     from batchnav.envs.config import nav_config
-    from batchnav.runtime.console.announce import number_of
+    from batchnav.runtime.console.announce import next_command, number_of
     from batchnav.tasks.objectnav import ObjectNavConfig
 
     check_rule(islands)
@@ -90,6 +90,8 @@ def make_episodes(
             )
         save_episodes(episodes, out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
+    evaluate = "batchnav", "evaluate", "shortest_path", "--task", task, "--episodes", out
+    show(next_command("evaluate an agent on them", *evaluate))
 
 
 def _pointnav(scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episode]:

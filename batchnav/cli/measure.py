@@ -9,6 +9,7 @@ from batchnav.agents.registry import REFERENCE_AGENTS, agent_name
 from batchnav.cli.console import show
 from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.config import to_dict
+from batchnav.data.folders import SCENES_DIR
 from batchnav.envs.config import with_camera
 from batchnav.envs.observations import goal_categories_of, needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
@@ -20,6 +21,7 @@ from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
 from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents, print_scenes
+from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.atomic import check_writable
 from batchnav.runtime.files.bundled import bundled_name, find_policy, find_split
@@ -93,6 +95,22 @@ def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[s
     if options.append_results:
         rows = [row for found in played.values() for row in result_rows(evaluation, found)]
         append_rows(first.config.task_name, rows)
+    for line in next_steps(options, first.config.task_name):
+        show(line)
+
+
+def next_steps(options: Options, task: str) -> list[str]:
+    """Lines with commands that show what the agents did: a report, and for PointNav the viewer."""
+    episodes = ("--split", options.split) if options.episodes is None else ("--episodes", options.episodes)
+    folder = () if options.scenes_dir == SCENES_DIR else ("--scenes-dir", options.scenes_dir)
+    lines = []
+    if not options.report:
+        evaluate = "batchnav", "evaluate", *options.agents, "--task", task, *episodes, *folder, "--report"
+        lines.append(next_command("write a report", *evaluate))
+    if task == "pointnav":
+        view = "batchnav", "view", "--episodes", episodes[1], *folder, "--agents", *options.agents
+        lines.append(next_command("watch them in the browser", *view))
+    return lines
 
 
 def write_videos(evaluation: Evaluation, player: Player, folder: Path, kind: str) -> None:

@@ -18,6 +18,7 @@ from batchnav.cli.console import show, with_axes
 from batchnav.errors import ArgumentError, BatchnavError, printable
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
+from batchnav.runtime.console.announce import next_command, number_of
 from batchnav.runtime.console.command_line import call_subcommand
 from batchnav.runtime.console.terminal import terminal
 from batchnav.scene.axes import Up
@@ -55,7 +56,6 @@ def bake_navmesh(
     from batchnav.data.sources.asset import Part, oriented_asset
     from batchnav.data.sources.checks import mesh_warnings
     from batchnav.data.sources.scene_source import SceneSource
-    from batchnav.runtime.console.announce import number_of
     from batchnav.scene.scene import bake
 
     out = out or mesh.with_suffix(".navmesh")
@@ -69,6 +69,7 @@ def bake_navmesh(
     navmesh.save(out)
     counts = number_of(navmesh.num_polygons, "polygon"), number_of(navmesh.num_islands, "island")
     show(f"{out}: {navmesh.area:.2f} m², {', '.join(counts)}")
+    show(next_command("plot it", "batchnav", "navmesh", "view", out))
 
 
 def show_info(file: Positional[Path], /) -> None:
@@ -160,6 +161,8 @@ def write_floor_map(
     area = grid.is_free.sum() * resolution**2
     kind = f"shrunk by {grid.inflated_by:g} m" if inflated else "up to the walls"
     show(f"{out}: {columns} x {rows} cells of {resolution:g} m, {area:.2f} m² free ({kind})")
+    if not inflated:  # an inflated map would be shrunk again
+        show(next_command("bake its navmesh", "batchnav", "data", "import", out, "--out", out.with_suffix("")))
 
 
 SUBCOMMANDS: dict[str, Callable[..., Any]] = {

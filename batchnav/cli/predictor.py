@@ -22,7 +22,7 @@ from batchnav.mapping.learn.recorded import RecordedMaps, record
 from batchnav.mapping.learn.train import NEAR, Schedule, log_losses, path_errors, train
 from batchnav.mapping.predictor import OccupancyNet, load_occupancy
 from batchnav.runtime.checks import check_int, check_number
-from batchnav.runtime.console.announce import announce, number_of
+from batchnav.runtime.console.announce import announce, next_command, number_of
 from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import check_writable
@@ -70,6 +70,9 @@ def main(options: Options) -> None:
             schedule = Schedule(steps, options.batch, share * options.learning_rate)
             train(network, recorded, training, schedule, generator, on_paths, options.out)
         print_measures(network, recorded, validation, options.batch)
+    config = "pointnav_waypoint_h200" if device.type == "cuda" else "pointnav_waypoint_cpu"
+    train_agent = "batchnav", "train", "--config", config, "--env.map.anticipation", options.out.absolute()
+    show(next_command("train an agent with it", *train_agent))
 
 
 def record_all(bank: SceneBank, options: Options, generator: torch.Generator) -> RecordedMaps:

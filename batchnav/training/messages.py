@@ -7,7 +7,7 @@ from pathlib import Path
 from batchnav.data.scene_ref import scene_ids
 from batchnav.errors import printable, shell_word
 from batchnav.ppo.learner import Learner
-from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console.announce import next_command, number_of
 from batchnav.runtime.device import machine
 from batchnav.training.config import TrainingConfig
 
@@ -28,7 +28,6 @@ def startup_summary(config: TrainingConfig, learner: Learner, out: Path) -> str:
 
 def next_steps(frames: int, out: Path) -> str:
     """Message at the end of training: frames done, and the commands to evaluate and to continue."""
-    return (
-        f"trained {frames:,} frames. To evaluate: batchnav evaluate {shell_word(out)} --report\n"
-        f"To continue: batchnav train --resume --out {shell_word(out)} --ppo.total-frames {2 * frames}"
-    )
+    evaluate = next_command("evaluate", "batchnav", "evaluate", out, "--report")
+    resume = next_command("continue", "batchnav", "train", "--resume", "--out", out, "--ppo.total-frames", 2 * frames)
+    return f"trained {frames:,} frames\n{evaluate}\n{resume}"

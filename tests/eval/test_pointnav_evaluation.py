@@ -57,9 +57,12 @@ def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
     program.main(program.Options(agents=("forward",), **options))
     assert rows == []
     text = capsys.readouterr().out
-    *tables, where = text.splitlines()
+    *tables, where, report, watch = text.splitlines()
     assert max(map(len, tables)) <= 80 and "…" not in text
     assert where == f"results: {tmp_path / 'results.json'}"
+    episodes = f"--episodes {rooms / 'mine.json.gz'}"
+    assert report == f"To write a report: batchnav evaluate forward --task pointnav {episodes} --report"
+    assert watch == f"To watch them in the browser: batchnav view {episodes} --agents forward"
     last = text[text.index("forward agent on mine.json.gz") :]
     for words in ("95% over episodes", "95% over scenes", "distance to goal", "0.722–1.000", "10 episodes in 2 scenes"):
         assert words in last
