@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.data.episodes.episode import Episode
+from batchnav.data.files import is_number
+from batchnav.data.objectnav.episode import ObjectNavEpisode
 from batchnav.evaluation.run import Evaluation, Played
 
 PARTS = 4
@@ -35,9 +37,15 @@ def properties(evaluation: Evaluation, played: Played) -> Properties:
 
 
 def straight_line(episode: Episode) -> float:
-    """Straight-line distance from the start to the nearest goal, metres; NaN without goals."""
+    """Straight-line distance from the start to the nearest goal, metres; NaN without goals.
+
+    Episodes of ObjectNav have no goals of their own; the distance is the one that their file states.
+    """
     goals = np.array([goal.position for goal in episode.goals], np.float64).reshape(-1, 3)
-    return float(np.linalg.norm(goals - episode.start_position, axis=1).min()) if len(goals) else np.nan
+    if len(goals):
+        return float(np.linalg.norm(goals - episode.start_position, axis=1).min())
+    stated = episode.info.get("euclidean_distance") if isinstance(episode, ObjectNavEpisode) else None
+    return float(stated) if is_number(stated) else np.nan
 
 
 def by_category(evaluation: Evaluation, played: Played) -> dict[str, np.ndarray]:

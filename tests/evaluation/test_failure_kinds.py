@@ -26,6 +26,7 @@ from batchnav.evaluation.failure_kinds import (
     failure_kinds,
 )
 from batchnav.evaluation.failures import failure_table
+from batchnav.evaluation.groups import straight_line
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
@@ -109,6 +110,8 @@ def agents(evaluation):
 
 def test_results_and_report_have_the_table(evaluation, agents, tmp_path):
     random, best, _ = agents.values()
+    for episode, distance in zip(evaluation.episodes, best.episodes["start_distance"], strict=True):
+        assert 0.0 < straight_line(episode) <= distance + 1e-4
     assert (best.failures == "").all() and (random.failures[random.episodes["success"] == 0] != "").all()
     table = failure_table(evaluation, random)
     assert [row.label for row in table[:3]] == ["all episodes", "chair", "bed"]
