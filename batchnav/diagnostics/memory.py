@@ -105,7 +105,7 @@ def _images(run: TrainingConfig, device: torch.device, has_semantic: bool) -> in
 def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> int:
     """Bytes of the rollout and of the recurrent state that the next rollout starts from."""
     num_envs = run.ppo.num_envs
-    rollout = Rollout(policy.observation_shapes, storage, run.ppo.rollout_steps, num_envs, META, (), policy.actions)
+    rollout = Rollout(policy.rollout_shapes, storage, run.ppo.rollout_steps, num_envs, META, (), policy.actions)
     tensors = [value for value in vars(rollout).values() if isinstance(value, torch.Tensor)]
     total = sum(tensor.nbytes for tensor in [*tensors, *rollout.obs.values()])
     # A state on `device`, since its types may depend on it.

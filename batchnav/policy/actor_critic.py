@@ -5,6 +5,8 @@
     categories --- embedding ----+                                           '-- critic: value
     last action -- embedding ----'
 
+    images, categories -- mask head: predicted mask of the goal, one more image      (`PolicyConfig.predicted_mask`)
+
 Each kind of observation, the memory and the previous action are optional: the spaces and `PolicyConfig` determine which
 of them a policy has.
 """
@@ -23,6 +25,7 @@ from batchnav.policy.actions import actions_of
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import ENCODERS
 from batchnav.policy.film import FiLMEncoder
+from batchnav.policy.mask_head import MaskHead
 from batchnav.policy.memories import MEMORIES
 from batchnav.policy.memory import Memory, State
 from batchnav.policy.normalize import RunningNorm
@@ -68,6 +71,8 @@ class Evaluation(NamedTuple):
     """Value estimate, f32 [T, B]."""
     outputs: torch.Tensor
     """Parameters of the action distribution, f32 [T, B, num_outputs], to evaluate further actions with."""
+    mask_logits: torch.Tensor | None = None
+    """Logits of the predicted mask, [T, B, 1, H, W]; None for a policy that predicts none."""
 
 
 class ActorCritic(nn.Module):
@@ -79,6 +84,9 @@ class ActorCritic(nn.Module):
     layer each; those named in `config.polar` are [r, angle] and enter as [r, cos, sin], or with `config.log_distance`
     as [*log_distance(r), cos, sin]. Integers have an embedding each. A plain box counts as the dict {"observation":
     box}. A policy with memory also reads the previous action.
+
+    The image `config.predicted_mask` is not read: the policy predicts it from the images of the first size, and reads
+    its prediction with them. The observation space needs it for learning only.
 
     Args:
         observation_space: of one environment.
@@ -101,6 +109,7 @@ class ActorCritic(nn.Module):
         self.config = config
         """The architecture."""
         read = spaces_to_read(observation_space, config.blind)
+        label = read.pop(config.predicted_mask, None)
         self.observation_shapes = {name: tuple(map(int, space.shape or ())) for name, space in read.items()}
         """Shape of one environment's observation, by name, for all observations that the policy reads."""
         self.num_categories = {name: num_categories(space, name) for name, space in read.items() if is_integer(space)}
@@ -115,6 +124,10 @@ class ActorCritic(nn.Module):
         """Names of the images that share an encoder; one entry per image size."""
         if not config.blind:
             self._check_film(images)
+        self.label_shapes = {} if label is None else {config.predicted_mask: tuple(map(int, label.shape or ()))}
+        """Shape of the observation that the policy learns to predict, by name; empty where the space has none."""
+        if config.predicted_mask:
+            self._check_mask()
         with torch_defaults(device):
             self._make_layers(read, images)
 
@@ -150,6 +163,15 @@ class ActorCritic(nn.Module):
         self.actor = nn.Linear(self.body.output_size, self.actions.num_outputs)
         self.critic = nn.Linear(self.body.output_size, 1)
         _init_heads(self.actor, self.critic)
+        self.mask_head: MaskHead | None = None
+        if config.predicted_mask:
+            channels = self._joint_shape(self.images[0])[0]
+            self.mask_head = MaskHead(channels, tuple(self.num_categories.values()), config.base_width)
+
+    @property
+    def rollout_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of one environment's observation, by name, for all that a rollout keeps: those read, and the label."""
+        return self.observation_shapes | self.label_shapes
 
     def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> State:
         """State of the memory at the start of an episode, for `num_envs` environments."""
@@ -198,7 +220,7 @@ class ActorCritic(nn.Module):
         The arguments are those of `act`; `actions.distribution` explains the outputs.
         """
         obs = {name: value[None] for name, value in as_dict(obs).items()}
-        x = self._features(obs, prev_action[None], start_mask[None])
+        x, _ = self._features(obs, prev_action[None], start_mask[None])
         x, state = self.body.step(x[0], start_mask, state)
         outputs, value = self._heads(x[None])
         return outputs[0], value[0], state
@@ -220,15 +242,17 @@ class ActorCritic(nn.Module):
             state0: state of the memory before step 0.
             actions: actions to evaluate, [T, B, ...].
         """
-        x = self._features(as_dict(obs), prev_action, starts)
+        x, mask_logits = self._features(as_dict(obs), prev_action, starts)
         x, _ = self.body(x, starts, state0)
         outputs, value = self._heads(x)
-        return Evaluation(*self.actions.evaluate(outputs, actions), value, outputs)
+        return Evaluation(*self.actions.evaluate(outputs, actions), value, outputs, mask_logits)
 
     def compile_parts(self) -> None:
         """Run the encoders and the memory's compilable part through torch.compile, in place, for static shapes."""
         for encoder in self._encoders():
             encoder.compile(dynamic=False)
+        if self.mask_head is not None:
+            self.mask_head.compile(dynamic=False)
         self.body.compile_parts()
 
     def update_norms(
@@ -245,11 +269,17 @@ class ActorCritic(nn.Module):
         """The actor's outputs f32 [T, B, num_outputs] and the value f32 [T, B]."""
         return self.actor(x).float(), self.critic(x).squeeze(-1).float()
 
-    def _features(self, obs: Mapping[str, torch.Tensor], prev_action, starts) -> torch.Tensor:
-        """Input of the body, [T, B, width]."""
-        parts = []
+    def _features(
+        self, obs: Mapping[str, torch.Tensor], prev_action: torch.Tensor, starts: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Input of the body, [T, B, width], and the logits of the predicted mask, if there is one."""
+        parts, mask_logits = [], None
         for names, encoder in zip(self.images, self._encoders(), strict=True):
             image = self._image(names, obs)
+            if self.mask_head is not None and names == self.images[0]:
+                categories = [obs[name].reshape(-1) for name in self.num_categories]
+                mask_logits = self.mask_head(image.flatten(0, 1), categories).unflatten(0, starts.shape)
+                image = torch.cat([image, torch.sigmoid(mask_logits.detach())], dim=2)
             if isinstance(encoder, FiLMEncoder):
                 parts.append(encoder(image, self._image(self._film_of(names), obs)))
             else:
@@ -261,7 +291,7 @@ class ActorCritic(nn.Module):
                 parts.append(embedding(self._prepare_vector(name, obs[name])))
         if self.body.reads_previous_action:
             parts.append(self.actions.embed(self.previous_action, prev_action, starts))
-        return torch.cat(parts, dim=-1)
+        return torch.cat(parts, dim=-1), mask_logits
 
     def _image(self, names: Sequence[str], obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Images [T, B, C, H, W] of one size, prepared, and concatenated along the channels."""
@@ -288,7 +318,9 @@ class ActorCritic(nn.Module):
     def _make_encoder(self, names: tuple[str, ...]) -> nn.Module:
         if self.config.encoder not in ENCODERS:
             raise ConfigError(f"encoder: found {self.config.encoder!r}, expected one of {', '.join(ENCODERS)}")
-        shape, film = self._joint_shape(names), self._film_of(names)
+        (channels, height, width), film = self._joint_shape(names), self._film_of(names)
+        has_mask = bool(self.config.predicted_mask) and names == self.images[0]
+        shape = channels + has_mask, height, width
         if film:
             return FiLMEncoder(shape, self._joint_shape(film)[0], self.config)
         return ENCODERS[self.config.encoder](shape, self.config)
@@ -313,6 +345,17 @@ class ActorCritic(nn.Module):
             raise ConfigError(
                 f"film: found {alone[0]!r} with no other image of its size to modulate ({found}), expected one; "
                 "leave film empty for an encoder of its own"
+            )
+
+    def _check_mask(self) -> None:
+        """ConfigError for a mask without images to predict it from, or of another shape than one of their channels."""
+        name = self.config.predicted_mask
+        if not self.images:
+            raise ConfigError(f"predicted_mask: found {name!r} for a policy that reads no images, expected images")
+        expected = 1, *self._joint_shape(self.images[0])[1:]
+        if (found := self.label_shapes.get(name, expected)) != expected:
+            raise ConfigError(
+                f"predicted_mask: found {name} {list(found)}, expected {list(expected)}: the images' size"
             )
 
     def _vector_width(self, name: str, shape: tuple[int, ...]) -> int:

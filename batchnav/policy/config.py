@@ -44,6 +44,9 @@ class PolicyConfig:
     film: tuple[str, ...] = ()
     """Images that modulate the encoder of the other images of their size (`policy.film`), such as an image of the goal;
     they should stay the same during an episode. Images that are not named here are channels of the encoder."""
+    predicted_mask: str = ""
+    """Image of the goal's pixels that the policy predicts instead of reading it (`policy.mask_head`), such as
+    "goal_mask": the environment renders it for training only. "": none."""
     blind: bool = False
     """Ignore all images, as a control experiment."""
 

@@ -66,10 +66,10 @@ class SEFixupBlock(nn.Module):
         self.squeeze = nn.Linear(channels_out, squeezed)
         self.excite = nn.Linear(squeezed, channels_out)
         self.skip = nn.Conv2d(channels_in, channels_out, 1, bias=False) if stride > 1 else None
-        _he_normal(self.conv1.weight, gain=num_blocks**-0.5)
+        he_normal(self.conv1.weight, gain=num_blocks**-0.5)
         nn.init.zeros_(self.conv2.weight)
         if self.skip is not None:
-            _he_normal(self.skip.weight)
+            he_normal(self.skip.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[B, C_in, H, W] -> [B, C_out, ceil(H / stride), ceil(W / stride)]."""
@@ -109,7 +109,7 @@ class SEResNet9Trunk(Trunk):
         self.depth_bins = config.depth_bins if channels == 1 else 0
         self.padding = _to_whole_cells(height, width)
         self.stem = nn.Conv2d(CELL * CELL * channels * (1 + self.depth_bins), base, 1, bias=False)
-        _he_normal(self.stem.weight)
+        he_normal(self.stem.weight)
         widths, strides = (base, base, 2 * base, 4 * base, 8 * base), (1, 2, 2, 2)
         self.channels = widths[1:]
         self.blocks = nn.Sequential(
@@ -172,7 +172,7 @@ class SEResNet9(SEResNet9Trunk):
         cells = math.ceil(height / 32) * math.ceil(width / 32)
         compressed = max(min(4 * base, 16 * base // cells), 1)
         self.compress = nn.Conv2d(8 * base, compressed, 3, padding=1)
-        _he_normal(self.compress.weight)
+        he_normal(self.compress.weight)
         nn.init.zeros_(self.compress.get_parameter("bias"))
         self.project = _projection(compressed * cells, self.output_size)
         self.to(memory_format=torch.channels_last)
@@ -349,7 +349,7 @@ def _mean_pool(x: torch.Tensor, stride: int) -> torch.Tensor:
     return F.avg_pool2d(F.pad(x, (1, 1, 1, 1)), 3, stride) if x.is_cuda else F.avg_pool2d(x, 3, stride, padding=1)
 
 
-def _he_normal(weight: torch.Tensor, gain: float = 1.0) -> None:
+def he_normal(weight: torch.Tensor, gain: float = 1.0) -> None:
     """He initialisation (2015) for ReLU by fan-out, as in Fixup: std = gain * sqrt(2 / (k * k * C_out))."""
     nn.init.normal_(weight, std=gain * math.sqrt(2.0 / (weight.shape[0] * weight[0, 0].numel())))
 

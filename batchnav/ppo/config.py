@@ -33,6 +33,8 @@ class PPOConfig:
     """Coefficient of the value loss."""
     entropy_coef: float = 0.01
     """Coefficient of the entropy bonus."""
+    mask_coef: float = 1.0
+    """Coefficient of the mask loss, for a policy with `predicted_mask`."""
     max_grad_norm: float = 1.0
     """Largest norm of the gradient; a larger gradient is scaled down to it."""
     optimizer: Literal["lamb", "adamw"] = "lamb"
@@ -58,6 +60,7 @@ class PPOConfig:
         in_range(self, "gamma", 0.0, 1.0)
         in_range(self, "gae_lambda", 0.0, 1.0)
         in_range(self, "clip", 1e-6, 10.0)
+        in_range(self, "mask_coef", 0.0, 1e6)
         in_range(self, "learning_rate", 0.0, 10.0)
         in_range(self, "max_grad_norm", 1e-9, 1e9)
         if self.num_envs % self.minibatches:

@@ -24,8 +24,8 @@ from batchnav.ppo.bucket import Bucket
 from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.gae import gae
 from batchnav.ppo.imitation import Imitation
-from batchnav.ppo.lamb import Lamb
-from batchnav.ppo.loss import LossStats, imitation_loss, ppo_loss
+from batchnav.ppo.loss import LossStats, MaskStats, imitation_loss, mask_loss, ppo_loss
+from batchnav.ppo.optimizers import kind_of, make_optimizer
 from batchnav.ppo.rollout import Rollout
 from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
@@ -35,8 +35,6 @@ from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import Graphs
 from batchnav.types import VecEnv
 
-EPS = 1e-5
-"""Adam's and LAMB's epsilon, as in the paper's release."""
 PER_RANK = ("memory", "obs", "start", "prev_action", "env")
 """Keys of a learner's state that differ between ranks; all others are equal on all ranks."""
 
@@ -88,15 +86,18 @@ class Learner:
             self.policy.compile_parts()
         self.frames = 0
         self.lr = torch.tensor(0.0, dtype=torch.float32, device=self.device)
-        self.optimizer = _make_optimizer(self.policy, config, self.lr)
+        self.optimizer = make_optimizer(self.policy, config, self.lr)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.state = self.policy.initial_state(env.num_envs, self.device)
+        predicted = self.policy.config.predicted_mask
+        if predicted and not self.policy.label_shapes:
+            raise ConfigError(f"predicted_mask: found no observation {predicted!r} to learn from, expected it")
         for name in self.policy.num_categories:
             if env.storage[name].is_floating_point:
                 raise ConfigError(f"storage[{name!r}]: found {env.storage[name]}, expected integers, as observed")
         T, actions = config.rollout_steps, self.policy.actions
         self.rollout = Rollout(
-            self.policy.observation_shapes, env.storage, T, env.num_envs, self.device, self.state, actions
+            self.policy.rollout_shapes, env.storage, T, env.num_envs, self.device, self.state, actions
         )
         self.uniforms = torch.empty(T, env.num_envs, *actions.shape, dtype=torch.float32, device=self.device)
         self.imitation = imitation
@@ -163,10 +164,12 @@ class Learner:
             num_finite = (found[:, 0] + own_norm).isfinite().cumprod(0).sum()
             found = torch.cat([found[:, :-2], found[:, -1:]], dim=1)
         *losses, grad_norm = found.mean(0).unbind()
+        of_ppo = len(LossStats._fields)
         return UpdateStats(
             frames=self.frames,
             learning_rate=lr,
-            losses=LossStats(*losses),
+            losses=LossStats(*losses[:of_ppo]),
+            mask=MaskStats(*losses[of_ppo:]) if losses[of_ppo:] else None,
             grad_norm=grad_norm,
             explained_variance=1.0
             - ranks.var(rollout.returns - rollout.value) / ranks.var(rollout.returns).clamp(min=1e-12),
@@ -257,26 +260,26 @@ class Learner:
         return advantage, returns
 
     def _learn_from_rollout(self) -> torch.Tensor:
-        """One optimiser step on the environments in `minibatch`; returns f32 [7]: `LossStats` and the gradient norm."""
+        """One optimiser step on the environments in `minibatch`; returns `_loss`'s statistics and the gradient norm."""
         envs = self.minibatch
         stats, grad_norm = self._learn(envs, self.rollout.advantage[:, envs], self.rollout.returns[:, envs])
         return torch.stack([*stats, grad_norm])
 
     def _learn(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
-        """One optimiser step on the sequences of the environments `envs` i64 [B]: `LossStats` and the gradient norm."""
+        """One optimiser step on the sequences of the environments `envs` i64 [B]: statistics, gradient norm."""
         loss, stats = self._loss(envs, advantage, returns)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         return stats, self._step_optimizer()
 
     def _learn_together(self) -> torch.Tensor:
-        """`_learn_from_rollout` with all ranks' mean gradient; f32 [8]: `LossStats`, own norm, norm of the mean."""
+        """`_learn_from_rollout` with all ranks' mean gradient: statistics, own norm, norm of the mean."""
         stats = self._find_gradients()
         self.ranks.sum_(self.bucket.flat)
         return torch.cat([stats, self._take_step()])
 
     def _gradients_of_rollout(self) -> torch.Tensor:
-        """Write this rank's gradients to the bucket; returns f32 [7]: `LossStats` and the norm of these gradients."""
+        """Write this rank's gradients to the bucket; returns statistics and the norm of these gradients."""
         envs = self.minibatch
         self.bucket.flat.zero_()
         loss, stats = self._loss(envs, self.rollout.advantage[:, envs], self.rollout.returns[:, envs])
@@ -295,11 +298,12 @@ class Learner:
         return grad_norm
 
     def _loss(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
-        """Loss on the sequences of the environments `envs` i64 [B], with imitation, and `LossStats` of PPO alone."""
+        """Loss on the sequences of the environments `envs` i64 [B], and statistics: `LossStats` of PPO, `MaskStats`."""
         config, rollout, T = self.config, self.rollout, self.config.rollout_steps
+        obs = {name: rollout.take_obs(name, envs) for name in rollout.obs}
         with self._autocast():
             evaluated = self.policy.evaluate(
-                {name: rollout.take_obs(name, envs) for name in rollout.obs},
+                obs,
                 rollout.prev_action[:T, envs],
                 rollout.start[:T, envs],
                 self.policy.body.take(rollout.state0, envs),
@@ -319,7 +323,10 @@ class Learner:
         if self.imitation:
             log_prob, _ = self.policy.actions.evaluate(evaluated.outputs, self.expert_action[:, envs])
             loss = loss + self.imitation_coef * imitation_loss(log_prob)
-        return loss, stats
+        if evaluated.mask_logits is None:
+            return loss, stats
+        of_mask, mask_stats = mask_loss(evaluated.mask_logits, obs[self.policy.config.predicted_mask])
+        return loss + config.mask_coef * of_mask, (*stats, *mask_stats)
 
     def _autocast(self) -> torch.autocast:
         """Autocast to bfloat16 products on CUDA; float32 on the CPU."""
@@ -358,7 +365,7 @@ class Learner:
             # Hyperparameters are this run's settings; only the optimiser's moments and counts are loaded.
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
-            if not all(self.config.optimizer == _kind_of(kept) for kept in self.optimizer.state.values()):
+            if not all(self.config.optimizer == kind_of(kept) for kept in self.optimizer.state.values()):
                 raise ValueError(f"its optimiser is not {self.config.optimizer}")
             self.optimizer.param_groups[0]["lr"] = self.lr
             self.generator.set_state(state["generator"].cpu())
@@ -382,17 +389,3 @@ class Learner:
         rollout.start[-1].copy_(state["start"])
         rollout.prev_action[-1].copy_(state["prev_action"])
         self.env.load_state_dict(state["env"])
-
-
-def _kind_of(kept: dict[str, torch.Tensor]) -> str:
-    """Name of the optimiser that a parameter's state belongs to."""
-    return "lamb" if "num_steps" in kept else "adamw"
-
-
-def _make_optimizer(policy: ActorCritic, config: PPOConfig, lr: torch.Tensor) -> torch.optim.Optimizer:
-    """The configured optimiser, which reads the learning rate from the tensor `lr`."""
-    if config.optimizer == "lamb":
-        return Lamb(policy.named_parameters(), lr, eps=EPS, weight_decay=config.weight_decay)
-    return torch.optim.AdamW(
-        policy.parameters(), lr, eps=EPS, weight_decay=config.weight_decay, fused=True, capturable=lr.is_cuda
-    )

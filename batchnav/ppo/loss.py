@@ -1,10 +1,14 @@
-"""Losses: PPO's clipped objective, and the imitation of an expert."""
+"""Losses: PPO's clipped objective, the imitation of an expert, and the prediction of the goal's mask."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional as F
+
+POSITIVE_WEIGHT = 4.0
+"""Weight of the mask's pixels in `mask_loss`: they are few."""
 
 
 class LossStats(NamedTuple):
@@ -18,6 +22,16 @@ class LossStats(NamedTuple):
     """Mean of ratio - 1 - log ratio, the low-variance estimate of KL(old || new) (Schulman 2020)."""
     clip_fraction: torch.Tensor
     """Fraction of steps with a ratio outside [1 - clip, 1 + clip]."""
+
+
+class MaskStats(NamedTuple):
+    """Quality of a minibatch's predicted masks: detached f32 scalars on its device."""
+
+    mask_loss: torch.Tensor
+    """Loss as in `mask_loss`."""
+    mask_iou: torch.Tensor
+    """Intersection over union of predicted (probability above 0.5) and true pixels of the whole minibatch; 0 where both
+    are empty."""
 
 
 def ppo_loss(
@@ -71,3 +85,23 @@ def imitation_loss(log_prob: torch.Tensor) -> torch.Tensor:
     The cross entropy of policy and expert (Schmitt et al. 2018, section 3.2) for an expert that is deterministic.
     """
     return -log_prob.mean()
+
+
+def mask_loss(logits: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, MaskStats]:
+    """Mean binary cross-entropy of predicted masks, in which true pixels have the weight POSITIVE_WEIGHT.
+
+    Args:
+        logits: logits of the predicted masks, [...].
+        mask: true masks, [...]: bytes 0 or 255, or floats 0 or 1.
+
+    Returns:
+        the loss, f32 scalar with gradient, and its statistics.
+    """
+    logits, shown = logits.float(), mask > 0
+    weight = logits.new_full((), POSITIVE_WEIGHT)
+    loss = F.binary_cross_entropy_with_logits(logits, shown.float(), pos_weight=weight)
+    with torch.no_grad():
+        predicted = logits > 0.0
+        union = (predicted | shown).sum().clamp(min=1)
+        iou = (predicted & shown).sum().float() / union
+    return loss, MaskStats(loss.detach(), iou)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from batchnav.ppo.loss import LossStats
+from batchnav.ppo.loss import LossStats, MaskStats
 
 NUM_FINITE = "num_finite"
 """Key of `UpdateStats.num_finite` in the result of `read`."""
@@ -94,6 +94,8 @@ class UpdateStats:
     """Values that `VecEnv.between_rollouts` returned before the rollout."""
     timer: Timer
     """Marks before the rollout, between rollout and learning, and after learning."""
+    mask: MaskStats | None = None
+    """Means over the update's minibatches; None for a policy that predicts no mask."""
     num_finite: torch.Tensor | None = None
     """Number of minibatches before the first with a loss or gradient that is not finite on this rank; None for a single
     rank."""
@@ -102,6 +104,7 @@ class UpdateStats:
         """All statistics as numbers by name ("loss/...", "episode/...", "seconds/..."), with one synchronisation."""
         tensors = {
             **{f"loss/{name}": value for name, value in self.losses._asdict().items()},
+            **({} if self.mask is None else {f"loss/{name}": value for name, value in self.mask._asdict().items()}),
             "loss/grad_norm": self.grad_norm,
             "loss/explained_variance": self.explained_variance,
             "reward": self.reward,

@@ -18,10 +18,13 @@ LEARNING = {
     "approx_kl": ("KL divergence, approximate", "nats"),
     "policy_loss": ("policy loss", ""),
     "value_loss": ("value loss", ""),
+    "mask_loss": ("loss of the predicted mask", ""),
+    "mask_iou": ("intersection over union of the predicted mask", ""),
     "explained_variance": ("explained variance of returns", ""),
     "frames_per_second": ("speed", "frames/s"),
 }
-"""Title and unit of each curve that every run has, by key. The task's metrics precede them on the page."""
+"""Title and unit of each learning curve, by key; charts omit those that a run lacks. The task's metrics precede them on
+the page."""
 
 WIDTH, HEIGHT = 360, 200
 """Size of a chart in SVG units, about the pixels of a phone."""

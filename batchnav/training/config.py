@@ -90,6 +90,12 @@ class TrainingConfig:
                 f"that reads colour among them; add 'rgb' or set false"
             )
         self._check_expert()
+        mask = self.policy.predicted_mask
+        if mask and mask not in self.env.sensors:
+            raise ConfigError(
+                f"policy.predicted_mask: found {mask!r} with sensors {', '.join(self.env.sensors)}, expected it among "
+                f"them, to learn from"
+            )
         in_range(self, "processes", 1, 1024)
         if self.ppo.num_envs % (self.processes * self.ppo.minibatches):
             raise ConfigError(
@@ -105,6 +111,12 @@ class TrainingConfig:
         """ConfigError if the expert cannot act in this environment."""
         if self.imitation.expert:
             check_expert(self.imitation.expert, self.env, "imitation.expert")
+
+    @property
+    def acting_env(self) -> NavConfig:
+        """The environment without the image that the policy predicts, which is rendered for training only."""
+        sensors = tuple(name for name in self.env.sensors if name != self.policy.predicted_mask)
+        return replace(self.env, sensors=sensors)
 
     @property
     def appearance(self) -> AppearanceConfig | bool:

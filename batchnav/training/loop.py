@@ -230,8 +230,9 @@ def save(learner: Learner, config: TrainingConfig, folder: SharedFolder) -> None
 
 
 def save_weights(learner: Learner, config: TrainingConfig, path: Path) -> None:
-    """Write the current policy with the environment's configuration, the expert, the number of frames and the seed."""
+    """Write the current policy with the environment that it acts in, the expert, the number of frames and the seed."""
     info = {
-        "env": to_dict(config.env), "expert": config.imitation.expert, "frames": learner.frames, "seed": config.seed,
+        "env": to_dict(config.acting_env), "expert": config.imitation.expert, "frames": learner.frames,
+        "seed": config.seed,
     }  # fmt: skip
     save_policy(learner.policy, path, info)

@@ -32,7 +32,7 @@ class Validation:
         path = find_split(config.eval_split, TASKS[config.env.task_name].episode_file)
         file = load_played(path, goal_categories_of(config.env))
         episodes = ranks.shard(file.episodes)
-        played = replace(config, env=config.env.with_fixed_cameras)
+        played = replace(config, env=config.acting_env.with_fixed_cameras)
         self.env = fixed_episodes(file, episodes, played, ranks.device, len(episodes))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, config.policy)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from batchnav.errors import BatchnavError
-from batchnav.ppo.loss import LossStats
+from batchnav.ppo.loss import LossStats, MaskStats
 from batchnav.ppo.stats import Timer, UpdateStats
 from batchnav.report.charts import BOTTOM, COLOURS, LEARNING, LEFT, MAX_POINTS, RIGHT, TOP, Rows, charts, short
 from batchnav.report.metrics import load_metrics, series, smooth
@@ -122,6 +122,7 @@ def test_every_curve_is_a_figure_that_training_writes():
     one = torch.tensor(1.0)
     stats = UpdateStats(
         frames=128, learning_rate=1e-3, losses=LossStats(*[one] * len(LossStats._fields)), grad_norm=one,
+        mask=MaskStats(one, one),
         explained_variance=one, reward=one, episodes={"count": one, **dict.fromkeys(METRICS, one)},
         between_rollouts={}, timer=Timer(torch.device("cpu")),
     )  # fmt: skip
