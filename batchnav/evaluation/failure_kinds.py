@@ -1,6 +1,6 @@
-"""Failure analysis of ObjectNav: why each failed episode failed.
+"""Failure analysis: why each failed episode failed.
 
-A failed episode has the first of these kinds that applies:
+A failed episode of ObjectNav has the first of these kinds that applies:
 
     wrong object     the agent stopped at a view point of another category
     never saw it     no image of the main camera showed an object of the goal's category
@@ -8,14 +8,23 @@ A failed episode has the first of these kinds that applies:
     stopped early    the agent stopped, and had never been at a view point of the goal
     out of steps     the agent did not stop, and had never been at a view point of the goal
 
-"At a view point": within the task's success distance. Images are rendered again from the agent's poses, with at most
-IMAGE_SIDE rows and columns; an object of one pixel counts as seen.
+and of ImageNav:
+
+    wrong heading    the agent stopped at the goal, but not with its heading, which the configuration asks for
+    passed by        the agent was at the goal, but made no successful stop there
+    stopped early    the agent stopped, and had never been at the goal
+    out of steps     the agent did not stop, and had never been at the goal
+
+"At" a goal or view point: within the task's success distance. Images are rendered again from the agent's poses, with at
+most IMAGE_SIDE rows and columns; an object of one pixel counts as seen.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -28,15 +37,27 @@ from batchnav.scene.goals import SceneGoals
 from batchnav.sensors.camera import MAIN
 from batchnav.sensors.goal_mask import GoalCategorySensor
 from batchnav.sim.bodies import STOP
+from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 
 WRONG_OBJECT, NEVER_SAW, PASSED, EARLY, OUT_OF_STEPS = FAILURES = (
     "wrong object", "never saw it", "saw and passed", "stopped early", "out of steps",
 )  # fmt: skip
-"""All kinds."""
+"""All kinds of ObjectNav."""
+WRONG_HEADING, PASSED_BY = "wrong heading", "passed by"
 IMAGE_SIDE = 64
 """Largest number of rows and columns of the images that show what an agent saw."""
-_DTYPE = f"U{max(map(len, FAILURES))}"
+_KINDS: dict[type, tuple[str, ...]] = {
+    ObjectNavConfig: FAILURES,
+    ImageNavConfig: (WRONG_HEADING, PASSED_BY, EARLY, OUT_OF_STEPS),
+}
+"""Kinds by the task's configuration."""
+_DTYPE = f"U{max(map(len, itertools.chain(*_KINDS.values())))}"
+
+
+def kinds_of(task: Any) -> tuple[str, ...]:
+    """All kinds of failures in a task, by its configuration; empty for a task without kinds."""
+    return _KINDS.get(type(task), ())
 
 
 def failure_kinds(
@@ -45,18 +66,22 @@ def failure_kinds(
     episodes: Mapping[str, np.ndarray],
     trajectories: Sequence[Trajectory],
     renderer: str = "raycast",
+    goals: Sequence[np.ndarray] = (),
 ) -> np.ndarray | None:
     """The kind of each failed episode, "" for a success.
 
     Args:
-        bank: the scenes, with goals.
+        bank: the scenes; for ObjectNav with goals.
         config: environment of the agent.
         episodes: results of `evaluate`.
         trajectories: the agent's trajectories, in the same order.
         renderer: "raycast", "opengl" or "auto".
+        goals: f32 [G, 3], goal positions of each episode, which ImageNav reads.
 
-    None for other tasks than ObjectNav, and where the bank lacks the field "goal" of the appearance.
+    None for tasks without kinds, and for ObjectNav where the bank lacks the field "goal" of the appearance.
     """
+    if type(config.task) is ImageNavConfig:
+        return _image_kinds(bank, config, episodes, trajectories, goals, config.task.success_distance)
     if not isinstance(config.task, ObjectNavConfig) or "goal" not in bank.appearance_fields:
         return None
     kinds = np.full(len(trajectories), "", _DTYPE)
@@ -74,6 +99,27 @@ def failure_kinds(
             kinds[i] = NEVER_SAW
         elif at_view_points(scene.navmesh, trajectory.positions, scene.goals.view_points(category), limit).any():
             kinds[i] = PASSED
+        else:
+            kinds[i] = EARLY if stopped else OUT_OF_STEPS
+    return kinds
+
+
+def _image_kinds(
+    bank: SceneBank,
+    config: NavConfig,
+    episodes: Mapping[str, np.ndarray],
+    trajectories: Sequence[Trajectory],
+    goals: Sequence[np.ndarray],
+    limit: float,
+) -> np.ndarray:
+    """`failure_kinds` of ImageNav; an agent is at its goal below `limit` metres."""
+    kinds = np.full(len(trajectories), "", _DTYPE)
+    for i in np.flatnonzero(episodes["success"] == 0.0).tolist():
+        navmesh, trajectory = bank.scenes[int(episodes["scene"][i])].navmesh, trajectories[i]
+        at = at_view_points(navmesh, trajectory.positions, goals[i], limit)
+        stopped = _stopped(trajectory, config)
+        if at.any():
+            kinds[i] = WRONG_HEADING if stopped and at[-1] else PASSED_BY
         else:
             kinds[i] = EARLY if stopped else OUT_OF_STEPS
     return kinds

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.evaluation.failure_kinds import FAILURES
+from batchnav.evaluation.failure_kinds import kinds_of
 from batchnav.evaluation.groups import DISTANCES, by_category, properties, quantiles
 from batchnav.evaluation.run import Evaluation, Played
 
@@ -35,10 +36,10 @@ def failure_table(evaluation: Evaluation, played: Played) -> list[FailureRow]:
         CATEGORY: by_category(evaluation, played),
         DISTANCE: quantiles(properties(evaluation, played).distance, DISTANCES),
     }
-    kinds = played.failures
-    return [_row(group, label, kinds[rows]) for group, found in groups.items() for label, rows in found.items()]
+    kinds, names = played.failures, kinds_of(played.player.config.task)
+    return [_row(group, label, kinds[rows], names) for group, found in groups.items() for label, rows in found.items()]
 
 
-def _row(group: str, label: str, kinds: np.ndarray) -> FailureRow:
-    counts = {kind: int((kinds == kind).sum()) for kind in FAILURES}
+def _row(group: str, label: str, kinds: np.ndarray, names: Sequence[str]) -> FailureRow:
+    counts = {name: int((kinds == name).sum()) for name in names}
     return FailureRow(group, label, len(kinds), int((kinds == "").sum()), counts)

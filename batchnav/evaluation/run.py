@@ -23,13 +23,21 @@ from batchnav.evaluation.failure_kinds import failure_kinds
 from batchnav.evaluation.intervals import Summary, summarise
 from batchnav.evaluation.play import AgentMap, Images, Recording, evaluate, record
 from batchnav.evaluation.players import Player
-from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder, final_maps, images_along
+from batchnav.evaluation.trajectories import (
+    PoseCameras,
+    Trajectory,
+    TrajectoryRecorder,
+    final_maps,
+    goal_images,
+    images_along,
+)  # fmt: skip
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig
+from batchnav.tasks import TASKS
 
 
 class Played(NamedTuple):
@@ -47,8 +55,8 @@ class Played(NamedTuple):
     trajectories: Sequence[Trajectory]
     """The trajectory of every episode, in the order of the file."""
     failures: np.ndarray | None = None
-    """Kind of each failed episode (`failures.FAILURES`), "" for a success; None for other tasks
-    than ObjectNav, and in scenes without the objects' appearance."""
+    """Kind of each failed episode (`failure_kinds.kinds_of`), "" for a success; None for tasks without
+    kinds, and for ObjectNav in scenes without the objects' appearance."""
 
 
 class Evaluation:
@@ -112,7 +120,8 @@ class Evaluation:
         with progress_bar(title, len(mine)) if self.ranks.is_rank_zero else contextlib.nullcontext() as progress:
             own = evaluate(agent, env, len(mine), progress=progress)
         walked = agent.trajectories(len(mine))
-        kinds = failure_kinds(self.bank, player.env_config, own, walked, self.renderer)
+        goals = [np.array([goal.position for goal in e.goals], np.float32).reshape(-1, 3) for e in mine]
+        kinds = failure_kinds(self.bank, player.env_config, own, walked, self.renderer, goals)
         of_ranks = self.ranks.all_gather((own, walked, kinds))
         found = {name: np.concatenate([part[name] for part, *_ in of_ranks]) for name in of_ranks[0][0]}
         trajectories = [trajectory for _, part, _ in of_ranks for trajectory in part]
@@ -154,6 +163,14 @@ class Evaluation:
             some = numbers[begin : begin + self.num_envs]
             env = self._environment([self.episodes[i] for i in some], played.player.env_config)
             found += final_maps(env, [played.trajectories[i] for i in some])
+        return found
+
+    def goal_images(self, config: NavConfig, numbers: Sequence[int]) -> list[dict[str, Images]]:
+        """Images that show the goals of these episodes, one step each by name; empty dicts for tasks without any."""
+        found: list[dict[str, Images]] = [] if TASKS[config.task_name].goal_images else [{}] * len(numbers)
+        while len(found) < len(numbers):
+            part = numbers[len(found) : len(found) + self.num_envs]
+            found += goal_images(self._environment([self.episodes[i] for i in part], config))
         return found
 
     def _environment(self, episodes: list[Episode], config: NavConfig) -> NavEnv:

@@ -178,3 +178,14 @@ def images_along(
     for scene, trajectory in zip(scenes, trajectories, strict=True):
         rows = np.full(len(trajectory.headings), scene, np.int32)
         yield cameras.images_at(rows, trajectory.positions, trajectory.headings, trajectory.tilts)
+
+
+@torch.inference_mode()
+def goal_images(env: NavEnv) -> list[dict[str, Images]]:
+    """The images that show the goal of each environment's first episode, by name: one step each; resets `env`."""
+    observations, _ = env.reset()
+    specs = {spec.name: spec for spec in env.specs}
+    shown = {name: observations[name].cpu().numpy().copy() for name in env.task.goal_images}
+    return [
+        {name: Images(specs[name], values[i : i + 1]) for name, values in shown.items()} for i in range(env.num_envs)
+    ]

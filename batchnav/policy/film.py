@@ -1,8 +1,8 @@
 """FiLM: an encoder whose feature maps are modulated by other images, such as an image of the goal.
 
-Feature-wise linear modulation (Perez et al., AAAI 2018): a feature map x becomes (1 + scale) * x + shift. As in the mid
-fusion of FGPrompt (Sun et al., NeurIPS 2023), the other images have convolutional stages of their own, and a 1x1
-convolution of each stage's feature map gives scale and shift pixel by pixel.
+Feature-wise linear modulation (Perez et al., AAAI 2018): a feature map x becomes (1 + scale) * x + shift. The other
+images have convolutional stages of their own. A 1x1 convolution of each stage's feature map gives scale and shift pixel
+by pixel, which is the mid fusion of FGPrompt (Sun et al., NeurIPS 2023).
 
 The other images are equal over many steps. On the CPU their scales and shifts are computed once for equal images; on
 CUDA they are computed for every image, since the shapes of a CUDA graph are fixed. Results are equal.

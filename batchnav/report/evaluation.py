@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.failure_kinds import FAILURES
+from batchnav.evaluation.failure_kinds import kinds_of
 from batchnav.evaluation.failures import failure_table
 from batchnav.evaluation.groups import properties
 from batchnav.evaluation.intervals import format_interval
@@ -84,7 +84,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         header=_header(evaluation, agents), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
         metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
         table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in agents.items()},
-        kinds=FAILURES, failures={
+        kinds=kinds_of(played[0].player.config.task), failures={
             name: failure_table(evaluation, each) for name, each in agents.items() if each.failures is not None
         },
         breakdowns=breakdowns(evaluation, played, metric), ends=bar_ends(metric, played),
@@ -148,7 +148,7 @@ def to_film(count: int, films: int) -> list[int]:
 
 
 def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    """Filmstrips of an agent in these episodes, rendered again from its recorded trajectory."""
+    """Filmstrips of an agent in these episodes, rendered again from its recorded trajectory, and images of the goal."""
     config = played.player.config
     ranges = {name: config.depth for name in config.sensors if name.split("_")[-1] == "depth"}
     metres = {name: (depth.min_depth, depth.max_depth) for name, depth in ranges.items()}
@@ -157,9 +157,10 @@ def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> li
         Trajectory(*(part[kept] for part in played.trajectories[i])) for i, kept in zip(numbers, steps, strict=True)
     ]
     seen = evaluation.images_along(config, played.episodes["scene"][numbers], trajectories)
+    goals = evaluation.goal_images(config, numbers)
     return [
-        {"every": int(kept[1]) if len(kept) > 1 else 1, "strips": strips(images, metres)}
-        for kept, images in zip(steps, seen, strict=True)
+        {"every": int(kept[1]) if len(kept) > 1 else 1, "strips": strips({**images, **goal}, metres)}
+        for kept, images, goal in zip(steps, seen, goals, strict=True)
     ]
 
 

@@ -22,8 +22,11 @@ from batchnav.evaluation.failure_kinds import (
     NEVER_SAW,
     OUT_OF_STEPS,
     PASSED,
+    PASSED_BY,
+    WRONG_HEADING,
     WRONG_OBJECT,
     failure_kinds,
+    kinds_of,
 )
 from batchnav.evaluation.failures import failure_table
 from batchnav.evaluation.groups import straight_line
@@ -36,6 +39,7 @@ from batchnav.report.evaluation import write_report
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.sim.bodies import FORWARD, STOP
+from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.view.agent_map import map_picture, packed_map, unpacked_map
 from batchnav.view.topdown import AMBER, BLUE, TopDownMap
@@ -89,6 +93,26 @@ def test_each_failure_has_one_kind(category, poses, last_action, kind):
     assert failure_kinds(bank, NavConfig(), episodes, walked) is None
     without = SceneBank.pack([scene], "cpu", goal_categories=CATEGORIES)
     assert failure_kinds(without, CONFIG, episodes, walked) is None
+
+
+@pytest.mark.parametrize(
+    ("poses", "last_action", "kind"),
+    [
+        ([(MIDDLE, NORTH), (BY_BED, NORTH)], STOP, WRONG_HEADING),  # the task asks for another heading there
+        ([(MIDDLE, NORTH), (BY_BED, NORTH)], FORWARD, PASSED_BY),
+        ([(BY_BED, NORTH), (MIDDLE, NORTH)], STOP, PASSED_BY),
+        ([(MIDDLE, NORTH), (BY_CHAIR, NORTH)], STOP, EARLY),
+        ([(MIDDLE, NORTH)] * 40, FORWARD, OUT_OF_STEPS),
+    ],
+)
+def test_each_failure_of_imagenav_has_one_kind(poses, last_action, kind):
+    scene, (x, z) = furnished(), BY_BED
+    bank, walked = SceneBank.pack([scene], "cpu"), [trajectory(scene, poses, last_action)] * 2
+    episodes = {"success": np.array([0.0, 1.0]), "scene": np.zeros(2, np.int32)}
+    config = NavConfig(sensors=("rgb",), task=ImageNavConfig(success_angle_deg=25.0))
+    goals = [scene.navmesh.snap(np.array([[x - 0.7, 0.0, z]], np.float32))] * 2
+    assert failure_kinds(bank, config, episodes, walked, goals=goals).tolist() == [kind, ""]
+    assert kind in kinds_of(config.task) and not kinds_of(NavConfig().task)
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import goal_categories_of
 from batchnav.errors import ArgumentError
-from batchnav.evaluation.play import AgentMap, agent_map_of, evaluate
+from batchnav.evaluation.play import AgentMap, Images, agent_map_of, evaluate
 from batchnav.evaluation.players import Player
-from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder
+from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder, goal_images
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors.camera import MAIN, CameraConfig
@@ -127,6 +127,7 @@ class Session:
             name: PoseCameras(bank, self._config(name), at_once=1, renderer=renderer) for name in self.agents
         }  # fmt: skip
         self._tracks: dict[tuple[str, int], Track] = {}
+        self._goal_images: dict[tuple[str, int], dict[str, Images]] = {}
         self._plans: dict[int, TopDownMap] = {}
         self._goals: dict[int, ShownGoals | None] = {}
         self._driver: Driver | None = None
@@ -221,14 +222,24 @@ class Session:
         return False
 
     def seen(self, name: str, step: int) -> dict[str, np.ndarray]:
-        """An agent's sensor images at a step (or its last step), as pictures u8 [H, W, 3] by sensor."""
+        """An agent's sensor images at a step (or its last step) and images of its goal, u8 [H, W, 3] by name."""
         trajectory = self.track(name).trajectory
         k = min(step, len(trajectory.headings) - 1)
         scene = np.array([self.scene_index], np.int32)
         images = self._cameras[name].images_at(
             scene, *(part[k : k + 1] for part in (trajectory.positions, trajectory.headings, trajectory.tilts))
         )
-        return {sensor: colour(values[0], spec) for sensor, (spec, values) in images.items()}
+        return {sensor: colour(values[0], spec) for sensor, (spec, values) in (images | self._goal_seen(name)).items()}
+
+    def _goal_seen(self, name: str) -> dict[str, Images]:
+        """Images of the current episode's goal, as an agent observes them; rendered on first use."""
+        config = self._config(name)
+        if not TASKS[config.task_name].goal_images:
+            return {}
+        key = name, self.number
+        if key not in self._goal_images:
+            (self._goal_images[key],) = goal_images(self._environment(config))
+        return self._goal_images[key]
 
     def camera(self, name: str) -> CameraConfig:
         """Camera of the agent's first image sensor; the main camera if it has no image sensor."""
