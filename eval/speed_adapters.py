@@ -14,17 +14,15 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import io
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import tyro
 
 from batchnav.cartpole.env import CartPoleEnv
-from batchnav.cli.bench import check_options
-from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.cli.ranges import run
+from batchnav.errors import ArgumentError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.ppo.config import PPOConfig
@@ -251,9 +249,4 @@ def main(options: Options) -> list[dict]:
 
 
 if __name__ == "__main__":
-    try:
-        chosen = tyro.cli(Options, description=__doc__)
-        check_options(chosen)
-        main(chosen)
-    except BatchnavError as error:
-        sys.exit(f"error: {error}")
+    run(Options, main, __doc__)

@@ -16,11 +16,11 @@ import time
 from dataclasses import dataclass
 
 import torch
-import tyro
 from torch import nn
 from torch.distributions import Categorical
 
 from batchnav import CartPoleEnv
+from batchnav.cli.ranges import run
 
 
 @dataclass(frozen=True)
@@ -151,4 +151,4 @@ def train(args: Args) -> Agent:
 
 
 if __name__ == "__main__":
-    train(tyro.cli(Args, description=__doc__))
+    run(Args, train, __doc__)

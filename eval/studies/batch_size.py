@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-import tyro
 
+from batchnav.cli.ranges import INTEGERS, run
 from batchnav.ppo.config import PPOConfig
 from batchnav.report.metrics import load_metrics
 from batchnav.report.results import RESULTS, record, row
@@ -158,4 +158,4 @@ def plot(found: dict[Case, tuple[np.ndarray, np.ndarray, np.ndarray]], path: Pat
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    run(Options, main, __doc__, {**INTEGERS, "minibatch_frames": (0, 2**31 - 1)})

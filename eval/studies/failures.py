@@ -21,7 +21,6 @@ Writes results.json, and maps of the first failures with the agent's path and th
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
+from batchnav.cli.ranges import run
 from batchnav.data.episodes.episode import Episode
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import BatchnavError
@@ -186,7 +186,4 @@ def episode_map(recording: Recording, scene: Scene) -> Image.Image:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options, description=__doc__))
-    except BatchnavError as error:
-        sys.exit(f"error: {error}")
+    run(Options, main, __doc__)

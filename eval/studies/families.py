@@ -10,14 +10,13 @@ intervals over scenes, one table per episode file. The default files are the bun
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
+from batchnav.cli.ranges import run
 from batchnav.envs.observations import needed_appearance
-from batchnav.errors import BatchnavError
 from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.results import result_rows
 from batchnav.evaluation.run import Evaluation
@@ -61,7 +60,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options, description=__doc__))
-    except BatchnavError as error:
-        sys.exit(f"error: {error}")
+    run(Options, main, __doc__)

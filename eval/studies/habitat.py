@@ -12,7 +12,6 @@ differences.
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from batchnav.cli.ranges import run
 from batchnav.data.episodes.episode import Episode, group_by_scene
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.folders import SCENES_DIR
@@ -144,7 +144,4 @@ def write(path: Path, options: Options, played: Sequence[tuple[Episode, Comparis
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options, description=__doc__))
-    except BatchnavError as error:
-        sys.exit(f"error: {error}")
+    run(Options, main, __doc__)

@@ -15,20 +15,19 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
 
+from batchnav.cli.ranges import run
 from batchnav.config import load_config
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.prepared.scene_file import save_prepared
 from batchnav.data.scenes import find_scene
-from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.errors import ArgumentError
 from batchnav.evaluation.intervals import scene_interval
 from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.results import write_results
@@ -187,7 +186,4 @@ def show(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options, description=__doc__))
-    except BatchnavError as error:
-        sys.exit(f"error: {error}")
+    run(Options, main, __doc__)

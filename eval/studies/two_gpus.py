@@ -30,8 +30,8 @@ from typing import Literal
 
 import numpy as np
 import torch
-import tyro
 
+from batchnav.cli.ranges import run
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.policy import ActorCritic
@@ -311,4 +311,4 @@ def restarts_of(log: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Options, description=__doc__)))
+    sys.exit(run(Options, main, __doc__))

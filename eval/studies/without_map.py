@@ -22,21 +22,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
-import tyro
 from rich.console import Console
 from rich.table import Table
 from scipy import ndimage
 
+from batchnav.cli.ranges import run
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.errors import ArgumentError
 from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
 from batchnav.navmesh.navmesh import NavMesh
@@ -241,7 +240,4 @@ def floor_of(navmesh: NavMesh, island: int, height: float) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Options, description=__doc__))
-    except BatchnavError as error:
-        sys.exit(f"error: {error}")
+    run(Options, main, __doc__)

@@ -6,7 +6,8 @@ from typing import get_args, get_type_hints
 import pytest
 
 from batchnav.bench import options
-from batchnav.cli.bench import BENCHMARKS, INTEGERS, NUMBERS
+from batchnav.cli.bench import BENCHMARKS
+from batchnav.cli.ranges import INTEGERS, NUMBERS
 from batchnav.procedural import BENCHMARK_HOUSE
 
 
