@@ -93,8 +93,12 @@ class Frame(Protocol):
         """The object that `make` returned at the first request of a key; kept for all steps."""
         ...
 
-    def with_bodies(self, bodies: Any, sources: Any) -> Any:
-        """A frame with the same cameras and scenes on other bodies, for other sources."""
+    def begin(self, sources: Any) -> None:
+        """Begin a step in which these sources are read: discard the results of the last step."""
+        ...
+
+    def with_bodies(self, bodies: Any, sources: Any, cameras: Any = None) -> Any:
+        """A frame with the same scenes on other bodies, for other sources; None: with the same cameras."""
         ...
 
 

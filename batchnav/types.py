@@ -205,6 +205,14 @@ class Task(Protocol):
         ...
 
     @staticmethod
+    def goal_image_size(config: Any) -> tuple[int, int] | None:
+        """Height and width of `goal_images` with cameras of their own; None: the main camera shows the goal's pose.
+
+        Such a task has a live tensor `goal_camera` f32 [N, 6], with the columns of `scene.goals.ObjectGoal.images`.
+        """
+        ...
+
+    @staticmethod
     def goal_categories(config: Any) -> tuple[str, ...] | None:
         """Categories of the objects that the scene bank must hold (`SceneBank.pack`); None: the task needs none."""
         ...

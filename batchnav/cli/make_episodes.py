@@ -1,4 +1,4 @@
-"""`batchnav data make-episodes`: fixed episodes of PointNav and ObjectNav."""
+"""`batchnav data make-episodes`: fixed episodes of PointNav, ObjectNav, ImageNav and Instance ImageNav."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_episodes(
     scenes: Positional[tuple[str, ...]],
     /,
     out: Path,
-    task: Literal["pointnav", "objectnav"] = "pointnav",
+    task: Literal["pointnav", "objectnav", "imagenav", "instance_imagenav"] = "pointnav",
     per_scene: int = 100,
     seed: int = 0,
     split: str = "train",
@@ -41,7 +41,8 @@ def make_episodes(
         scenes: scene files, folders of prepared scenes, dataset folders or configs, house:SEED or
             house:FIRST-LAST.
         out: the .json.gz file to write.
-        task: pointnav, or objectnav for scenes with object ids and categories.
+        task: pointnav; imagenav, in three levels of distance; objectnav or instance_imagenav, for scenes with object
+            ids and categories.
         per_scene: number of episodes per scene.
         seed: seed of the episodes.
         split: split of datasets.
@@ -58,10 +59,13 @@ def make_episodes(
     from batchnav.data.episodes.episode_file import save_episodes
     from batchnav.data.objectnav.episode_file import save_objectnav
     from batchnav.data.objectnav.generate import generate_objectnav
+    from batchnav.data.objectnav.image_goals import with_image_goals
+    from batchnav.data.objectnav.instance_file import generate_instances, save_instances
     from batchnav.data.objectnav.view_points import with_goals
     from batchnav.data.sources.islands import check_rule
     from batchnav.envs.config import nav_config
     from batchnav.runtime.console.announce import next_command, number_of
+    from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
     from batchnav.tasks.objectnav import ObjectNavConfig
 
     check_rule(islands)
@@ -72,7 +76,13 @@ def make_episodes(
     has_ids = isinstance(config.task, ObjectNavConfig)
     configs = _configs(scenes, split)
     kept = _kept((scene for name in scenes for scene in _scenes(name, split, settings, has_ids)), islands)
-    if isinstance(config.task, ObjectNavConfig):
+    if isinstance(config.task, InstanceImageNavConfig):
+        pictured = with_image_goals(kept, rules or config.task.rules, labels or config.task.labels, device)
+        instances = generate_instances(pictured, per_scene, seed, rules or config.task.rules)
+        instances = replace(instances, episodes=_with_configs(instances.episodes, configs))
+        save_instances(instances, out, content)
+        episodes: list[Episode] = [*instances.episodes]
+    elif isinstance(config.task, ObjectNavConfig):
         rules, labels = rules or config.task.rules, labels or config.task.labels
         with_view_points = with_goals(kept, rules, labels, device)
         for scene in with_view_points:
@@ -81,9 +91,9 @@ def make_episodes(
         dataset = generate_objectnav(with_view_points, per_scene, seed, rules, labels)
         dataset = replace(dataset, episodes=_with_configs(dataset.episodes, configs))
         save_objectnav(dataset, out, content)
-        episodes: list[Episode] = [*dataset.episodes]
+        episodes = [*dataset.episodes]
     else:
-        episodes = _with_configs(_pointnav(kept, per_scene, seed), configs)
+        episodes = _with_configs(_point_goals(task, kept, per_scene, seed), configs)
         if not episodes:
             raise EpisodeError(
                 f"{out}: found no episodes in {len(scenes)} scenes, expected at least one; use other scenes"
@@ -94,14 +104,15 @@ def make_episodes(
     show(next_command("evaluate an agent on them", *evaluate))
 
 
-def _pointnav(scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episode]:
-    """PointNav episodes; scenes without any are named and skipped."""
-    from batchnav.data.episodes.generate import generate_episodes
+def _point_goals(task: str, scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episode]:
+    """Episodes of PointNav or ImageNav; scenes without any are named and skipped."""
+    from batchnav.data.episodes.generate import generate_episodes, generate_imagenav
 
+    generate = generate_imagenav if task == "imagenav" else generate_episodes
     episodes: list[Episode] = []
     for scene in scenes:
         try:
-            episodes += generate_episodes(scene, per_scene, seed)
+            episodes += generate(scene, per_scene, seed)
         except EpisodeError as error:
             show(f"skipped: {error}")
     return episodes

@@ -18,6 +18,7 @@ from batchnav.data.episodes.playing import check_episodes, episode_table, in_sce
 from batchnav.data.objectnav.episode import ObjectNavDataset, ObjectNavEpisode
 from batchnav.data.objectnav.episode_file import load_objectnav
 from batchnav.data.objectnav.fixed import goals_in, lacks_view_points
+from batchnav.data.objectnav.instance_file import InstanceDataset, is_instance_file, load_instances
 from batchnav.data.objectnav.playing import unplayable_searches
 from batchnav.data.scenes import find_played
 from batchnav.data.sources.scene_source import SCENES_DIR
@@ -35,7 +36,7 @@ class PlayedFile:
     """Episodes of a file, and the goals of its scenes where it is one of ObjectNav."""
 
     episodes: list[Any]
-    dataset: ObjectNavDataset | None = None
+    dataset: ObjectNavDataset | InstanceDataset | None = None
 
     def scenes(
         self,
@@ -58,10 +59,13 @@ class PlayedFile:
 
 
 def load_played(path: str | Path, goal_categories: Sequence[str] | None) -> PlayedFile:
-    """The episodes of a file, which is ObjectNav's if the task has `goal_categories`. Errors as `load_episodes`."""
+    """The episodes of a file. Errors as `load_episodes`.
+
+    A file for a task with `goal_categories` is one of ObjectNav or Instance ImageNav.
+    """
     if goal_categories is None:
         return PlayedFile(load_episodes(path))
-    dataset = load_objectnav(path)
+    dataset = load_instances(path) if is_instance_file(path) else load_objectnav(path)
     return PlayedFile(dataset.episodes, dataset)
 
 
@@ -101,9 +105,9 @@ def played_table(
         where = f"episode {episode.episode_id!r} of scene {episode.scene_id!r}"
         if episode.scene_id not in index:
             raise EpisodeError(f"{where}: field 'scene_id': found a scene that is not loaded")
-        if episode.object_category not in number:
+        if episode.goal_name not in number:
             raise EpisodeError(
-                f"{where}: field 'object_category': found {episode.object_category!r}, expected one of the task's: "
+                f"{where}: field 'object_category': found {episode.goal_name!r}, expected one of the task's: "
                 f"{', '.join(number)}"
             )
 
@@ -114,5 +118,6 @@ def played_table(
     return EpisodeTable(
         scene=tensor([index[episode.scene_id] for episode in episodes], torch.int32), start=start,
         heading=tensor([episode.heading for episode in episodes], torch.float32), goal=start,
-        category=tensor([number[episode.object_category] for episode in episodes], torch.int64),
+        category=tensor([number[episode.goal_name] for episode in episodes], torch.int64),
+        goal_image=tensor([getattr(episode, "goal_image_id", 0) for episode in episodes], torch.int64),
     )  # fmt: skip

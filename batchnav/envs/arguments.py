@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from batchnav.config import shortened
+from batchnav.data.objectnav.image_goals import with_image_goals
 from batchnav.data.objectnav.view_points import with_goals
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
@@ -18,6 +19,7 @@ from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 
 
 def check_kinds(task, config, sensors, episodes) -> None:
@@ -79,5 +81,6 @@ def with_missing_goals(scenes, task: Any, device: str | torch.device) -> Any:
         return scenes
     listed = [scenes] if isinstance(scenes, Scene) else list(scenes)
     missing = [scene for scene in listed if isinstance(scene, Scene) and scene.goals is None]
-    made = iter(with_goals(missing, task.rules, task.labels, device) if missing else ())
+    make = with_image_goals if isinstance(task, InstanceImageNavConfig) else with_goals
+    made = iter(make(missing, task.rules, task.labels, device) if missing else ())
     return [next(made) if isinstance(scene, Scene) and scene.goals is None else scene for scene in listed]

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from batchnav.config import KINDS, from_dict
 from batchnav.envs.imagenav_presets import IMAGENAV
-from batchnav.envs.objectnav_presets import OBJECTNAV
+from batchnav.envs.objectnav_presets import INSTANCE_IMAGENAV, OBJECTNAV
 from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.observations import MAP_SPECS, WAYPOINT
@@ -21,6 +21,7 @@ from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.imagenav import ImageNavConfig
+from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
 
@@ -160,6 +161,10 @@ PRESETS: dict[str, NavConfig] = {
     **{
         name: with_options(NavConfig(sensors=sensors, task=ImageNavConfig()), options)
         for name, (sensors, options) in IMAGENAV.items()
+    },
+    **{
+        name: with_options(NavConfig(sensors=sensors, task=InstanceImageNavConfig()), options)
+        for name, (sensors, options) in INSTANCE_IMAGENAV.items()
     },
 }
 """Published variants by name. "challenge_2020_noiseless" has GPS and compass; the challenge with noise and with GPS and

@@ -22,6 +22,12 @@ _STRETCH = _ACTIONS | {
     "min_depth": 0.5, "max_depth": 5.0,
 }  # fmt: skip
 
+INSTANCE_IMAGENAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "instance_imagenav_hm3d": (_RGBD, _STRETCH | {"max_steps": 1000}),
+}
+"""By name of the preset, for Instance ImageNav. "instance_imagenav_hm3d": Habitat challenge 2023, except that depth has
+the field of view of colour."""
+
 OBJECTNAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "objectnav_houses": (("depth", "goal_mask", "gps", "compass"), {"turn_angle_deg": 30.0}),
     "objectnav_hm3d": (_RGBD, _LOCOBOT | {"categories": LABELS["hm3d"].categories}),

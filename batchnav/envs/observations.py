@@ -14,8 +14,9 @@ from batchnav.envs.config import NavConfig
 from batchnav.mapping.observations import MAP_SPECS, MapObservation
 from batchnav.observation import ObservationSource, Spec
 from batchnav.sensors.by_name import camera_sensors, check_names
+from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.frame import appearance_needed
-from batchnav.sensors.goal_image import GoalImage
+from batchnav.sensors.goal_image import GoalCameraImage, GoalImage
 from batchnav.sensors.goal_mask import GoalMaskSensor
 from batchnav.sensors.pose import POSE_SENSORS
 from batchnav.tasks import TASKS
@@ -56,8 +57,14 @@ def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:
     sources: dict[str, ObservationSource] = dict(camera_sensors(config.sensors, cameras, settings))
     sources |= {name: make(config) for name, make in SOURCES.items() if name in config.sensors}
     for name, kind in task.goal_images.items():
-        (sensor,) = camera_sensors((kind,), cameras, settings).values()
-        sources[name] = GoalImage(name, sensor)
+        if (size := task.goal_image_size(config.task)) is None:
+            (sensor,) = camera_sensors((kind,), cameras, settings).values()
+            sources[name] = GoalImage(name, sensor)
+            continue
+        height, width = size
+        camera = CameraConfig(height, width, backface_culling=config.camera.backface_culling)
+        (sensor,) = camera_sensors((kind,), {MAIN: camera}, settings).values()
+        sources[name] = GoalCameraImage(name, sensor, camera)
     return sources | {source.spec.name: source for source in task.sources(config.task)}
 
 

@@ -42,10 +42,11 @@ def main(config: NavConfig) -> None:
 
 def goals_in(room: Scene, categories: Sequence[str]) -> SceneGoals:
     """An object of each category in a corner of the room."""
+    camera = np.array([(1.0, 1.0, 1.0, 0.0, 0.0, 1.0)], np.float32)
     place, zero = room.navmesh.snap(np.array([[1.0, 0.0, 1.0]], np.float32)), np.zeros(1, np.float32)
     return SceneGoals(
         "precompile",
-        tuple(ObjectGoal(name, k, name, (1.0, 1.0, 1.0), place, zero, zero) for k, name in enumerate(categories)),
+        tuple(ObjectGoal(name, k, name, (1.0,) * 3, place, zero, zero, camera) for k, name in enumerate(categories)),
     )
 
 

@@ -32,6 +32,7 @@ class HabitatAgent:
     * "pointgoal_with_gps_compass": f32 [2]; "pointgoal" for a policy trained without GPS and compass.
     * "compass": f32 [1], radians, Habitat's CompassSensor. Optional, for a policy that observes a map.
     * "objectgoal": i64 [1], the category's number, as `ObjectNavConfig.categories` lists them; "gps": f32 [2].
+    * "imagegoal": u8 [H, W, 3], Habitat's ImageGoalSensor.
     * "goal_mask": u8 [H, W, 1], 255 on objects of the goal; the caller adds it, as Habitat has no such sensor.
 
     Image size, field of view and camera height must be those of training, which `config` states. A policy trained with

@@ -10,6 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+IMAGE_COLUMNS = 6
+"""Columns of `ObjectGoal.images`."""
+NO_IMAGES = np.zeros((0, IMAGE_COLUMNS), np.float32)
+
 
 class ObjectGoal(NamedTuple):
     """One object and its view points, sorted by coverage, largest first. Coordinates are those of the scene."""
@@ -28,6 +32,9 @@ class ObjectGoal(NamedTuple):
     """f32 [V]: heading that faces the centre at each view point, radians."""
     iou: np.ndarray
     """f32 [V]: coverage score of each view point, as in Habitat's files."""
+    images: np.ndarray = NO_IMAGES
+    """f32 [G, 6]: cameras of images of the object, for Instance ImageNav: x, y, z, metres; heading, pitch and
+    horizontal field of view, radians."""
 
 
 class SceneGoals(NamedTuple):
@@ -47,6 +54,12 @@ class SceneGoals(NamedTuple):
         """f32 [P, 3]: view points of all objects of a category, metres."""
         points = [goal.view_points for goal in self.objects if goal.category == category]
         return np.concatenate(points) if points else np.zeros((0, 3), np.float32)
+
+    @property
+    def instances(self) -> SceneGoals:
+        """The objects that have images, each as a category of its own, which its object id names."""
+        shown = [goal for goal in self.objects if len(goal.images)]
+        return self._replace(objects=tuple(goal._replace(category=str(goal.object_id)) for goal in shown))
 
     def numbers(self, categories: Sequence[str]) -> dict[int, int]:
         """1 + number of the category by object id, of the objects of these categories."""

@@ -93,6 +93,9 @@ class GivenImages:
             raise ArgumentError("triangles: found none, expected triangle images of the same views as the depth images")
         return self._triangle
 
+    def begin(self, sources: Iterable[ObservationSource]) -> None:
+        """Do nothing: the images stay."""
+
     def shared(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """The result of `compute`, which is called at the first request of a key."""
         if key not in self._shared:
@@ -103,7 +106,12 @@ class GivenImages:
         """The object that `make` returned at the first request of a key."""
         return self.shared(("resource", key), make)
 
-    def with_bodies(self, bodies: CameraBodies, sources: Iterable[ObservationSource]) -> Frame:
+    def with_bodies(
+        self,
+        bodies: CameraBodies,
+        sources: Iterable[ObservationSource],
+        cameras: Mapping[str, CameraConfig] | None = None,
+    ) -> Frame:
         """ArgumentError: there is no renderer."""
         raise ArgumentError("frame: found given images, expected a frame with a renderer")
 
@@ -236,9 +244,15 @@ class Frame:
         """The object that a source keeps under this key (`resource`), or None."""
         return self._resources.get(key)
 
-    def with_bodies(self, bodies: CameraBodies, sources: Iterable[ObservationSource]) -> Frame:
-        """A frame with the same cameras and scenes on other bodies, for other sources."""
-        bank, cameras, renderer, seeds = self._made_of
+    def with_bodies(
+        self,
+        bodies: CameraBodies,
+        sources: Iterable[ObservationSource],
+        cameras: Mapping[str, CameraConfig] | None = None,
+    ) -> Frame:
+        """A frame with the same scenes on other bodies, for other sources; None: with the same cameras."""
+        bank, own, renderer, seeds = self._made_of
+        cameras = own if cameras is None else cameras
         frame = Frame(bank, bodies, cameras, sources, renderer, seeds, self.task)
         self._derived.append(frame)
         return frame

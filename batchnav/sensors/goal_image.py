@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from batchnav.observation import Frame as FrameInput
 from batchnav.observation import ObservationSource, Requirements
-from batchnav.sensors.camera import FreeBodies
+from batchnav.sensors.camera import MAIN, CameraConfig, FreeBodies
 from batchnav.sensors.frame import BYTES_RENDERED, write_observations
 from batchnav.sensors.sensor import CameraSensor
 
@@ -45,7 +47,7 @@ class GoalImage(ObservationSource):
         """Allocate the images, and a renderer for them."""
         n, device, shape, dtype = frame.num_envs, frame.device, self.spec.shape, self.spec.dtype
         self._bodies = FreeBodies.at_origin(n, device)
-        self._frame = frame.with_bodies(self._bodies, (self._sensor,))
+        self._frame: Any = self._views(frame)
         self._image, self._new = (torch.zeros(n, *shape, dtype=dtype, device=device) for _ in range(2))
         self._episode = torch.full((n,), -1, dtype=torch.int32, device=device)
 
@@ -67,10 +69,50 @@ class GoalImage(ObservationSource):
             return
         goals.scene.copy_(bodies.scene)
         goals.episode.copy_(bodies.episode)
-        goals.position.copy_(task.goal_position)
+        self._place(task)
         goals.position[:, 1].masked_fill_(~due, FAR)
-        goals.heading.copy_(task.goal_heading)
-        write_observations(self._frame, {self._sensor.spec.name: self._sensor}, {self._sensor.spec.name: self._new})
+        self._render(task)
         self._image.copy_(torch.where(due.view(-1, *(1 for _ in self.spec.shape)), self._new, self._image))
         self._episode.copy_(bodies.episode)
         out.copy_(self._image)
+
+    def _views(self, frame: FrameInput) -> FrameInput:
+        """The frame of the images."""
+        return frame.with_bodies(self._bodies, (self._sensor,))
+
+    def _place(self, task: Any) -> None:
+        """Move the bodies to the goals' poses."""
+        self._bodies.position.copy_(task.goal_position)
+        self._bodies.heading.copy_(task.goal_heading)
+
+    def _render(self, task: Any) -> None:
+        """Render the images of all bodies."""
+        write_observations(self._frame, {self._sensor.spec.name: self._sensor}, {self._sensor.spec.name: self._new})
+
+
+class GoalCameraImage(GoalImage):
+    """The observation of a camera sensor from the cameras `task.goal_camera`, which are mounted on no body.
+
+    Args:
+        name: name of the observation.
+        sensor: camera sensor; the source takes ownership.
+        camera: size of the image.
+    """
+
+    def __init__(self, name: str, sensor: CameraSensor, camera: CameraConfig):
+        super().__init__(name, sensor)
+        self._camera = replace(camera, camera_height=0.0)
+        self.requires = self.requires._replace(goal=frozenset({"goal_camera"}))
+
+    def _views(self, frame: FrameInput) -> FrameInput:
+        return frame.with_bodies(self._bodies, (self._sensor,), {MAIN: self._camera})
+
+    def _place(self, task: Any) -> None:
+        self._bodies.position.copy_(task.goal_camera[:, :3])
+        self._bodies.heading.copy_(task.goal_camera[:, 3])
+        self._bodies.tilt.copy_(task.goal_camera[:, 4])
+
+    def _render(self, task: Any) -> None:
+        self._frame.begin((self._sensor,))
+        self._frame.cameras(MAIN).tan_half_hfov.copy_(torch.tan(0.5 * task.goal_camera[:, 5]))
+        self._sensor.write(self._frame, self._new)

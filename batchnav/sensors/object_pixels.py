@@ -163,8 +163,8 @@ class ObjectRays:
         return pixels
 
 
-def _tree(mesh: TriangleMesh, object_id: int) -> BVH:
-    """BVH of the triangles that may show an object: its own, and those with several ids that its box touches."""
+def faces_of(mesh: TriangleMesh, object_id: int) -> np.ndarray:
+    """Triangles that may show an object, bool [F]: its own, and those with several ids that its box touches."""
     surface = mesh.surface
     assert surface is not None and surface.object_id is not None, "the mesh has no object ids"
     own = surface.object_id == object_id
@@ -172,6 +172,12 @@ def _tree(mesh: TriangleMesh, object_id: int) -> BVH:
         corners, of_object = mesh.vertices[mesh.faces], mesh.vertices[mesh.faces[own]].reshape(-1, 3)
         near = (corners.min(1) <= of_object.max(0)).all(1) & (corners.max(1) >= of_object.min(0)).all(1)
         own |= near & (surface.tile >= 0)
+    return own
+
+
+def _tree(mesh: TriangleMesh, object_id: int) -> BVH:
+    """BVH of the triangles that may show an object."""
+    own = faces_of(mesh, object_id)
     return build_bvh(TriangleMesh(mesh.vertices, np.ascontiguousarray(mesh.faces[own])))
 
 

@@ -5,10 +5,12 @@ from typing import Any
 from batchnav.tasks.explore import Explore
 from batchnav.tasks.flee import Flee
 from batchnav.tasks.imagenav import ImageNav
+from batchnav.tasks.instance_imagenav import InstanceImageNav
 from batchnav.tasks.objectnav import ObjectNav
 from batchnav.tasks.pointnav import PointNav
 
 TASKS: dict[str, Any] = {
     "pointnav": PointNav, "flee": Flee, "explore": Explore, "objectnav": ObjectNav, "imagenav": ImageNav,
+    "instance_imagenav": InstanceImageNav,
 }  # fmt: skip
 """Task classes by name. Constructor arguments: simulator, configuration, and fixed episodes or None. Add your own."""

@@ -66,6 +66,8 @@ class EpisodeTable(NamedTuple):
     """i64 [M]: category of the goal, for ObjectNav; None or no rows for other tasks."""
     goal_heading: torch.Tensor | None = None
     """f32 [M]: heading of the goal, radians, for ImageNav; None: 0."""
+    goal_image: torch.Tensor | None = None
+    """i64 [M]: number of the image among those of the goal, for Instance ImageNav; None: 0."""
 
     def check(self, bank: SceneBank) -> None:
         """Check that the table can be played in a bank's scenes. Waits for the device.
@@ -74,13 +76,16 @@ class EpisodeTable(NamedTuple):
         not finite, and a start or goal off the navmesh.
         """
         rows = None
-        for name, dtype, width in (
-            ("scene", torch.int32, ()), ("start", torch.float32, (3,)), ("heading", torch.float32, ()),
-            ("goal", torch.float32, (3,)),
-        ):  # fmt: skip
+        kinds = {
+            "scene": (torch.int32, ()), "start": (torch.float32, (3,)), "heading": (torch.float32, ()),
+            "goal": (torch.float32, (3,)),
+        }  # fmt: skip
+        if self.goal_heading is not None:
+            kinds["goal_heading"] = (torch.float32, ())
+        for name, (dtype, width) in kinds.items():
             check_tensor(f"episodes.{name}", getattr(self, name), (rows, *width), dtype, bank.device)
             rows = len(self.scene)
-        for name in ("scene", "start", "heading", "goal"):
+        for name in kinds:
             value = getattr(self, name)
             good = (value >= 0) & (value < bank.num_scenes) if name == "scene" else torch.isfinite(value)
             bad = torch.nonzero(~(good.all(1) if good.ndim == 2 else good))
@@ -105,12 +110,14 @@ class EpisodeTable(NamedTuple):
     def filled(self) -> EpisodeTable:
         """The table with a tensor in every field, as kernels need it."""
         device = self.scene.device
-        category, heading = self.category, self.goal_heading
+        category, heading, image = self.category, self.goal_heading, self.goal_image
         if category is None:
             category = torch.zeros(0, dtype=torch.int64, device=device)
         if heading is None:
             heading = torch.zeros(len(self.scene), dtype=torch.float32, device=device)
-        return self._replace(category=category, goal_heading=heading)
+        if image is None:
+            image = torch.zeros(len(self.scene), dtype=torch.int64, device=device)
+        return self._replace(category=category, goal_heading=heading, goal_image=image)
 
 
 # One agent.

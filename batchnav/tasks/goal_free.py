@@ -271,6 +271,11 @@ class ProgressTask:
         """Do nothing: `nearest_target` does not change within an episode."""
 
     @staticmethod
+    def goal_image_size(config: Any) -> tuple[int, int] | None:
+        """None: there are no images of a goal."""
+        return None
+
+    @staticmethod
     def goal_categories(config: Any) -> tuple[str, ...] | None:
         """None: the scenes need no goals."""
         return None

@@ -15,7 +15,7 @@ import torch
 from batchnav.sim.bodies import Bodies
 from batchnav.types import Metric
 
-OPTIONAL = ("goal_heading", "angle", "category", "goal_range")
+OPTIONAL = ("goal_heading", "angle", "category", "goal_image", "goal_range")
 """Names of the optional fields of `GoalState` and `NextEpisode`."""
 METRIC_SPECS = (
     Metric("success", high=1.0, binary=True, headline=True),
@@ -95,6 +95,8 @@ class GoalState(NamedTuple):
     """f32 [N], radians: angle to go (`formulas.angle_to_go`) after the last step. Optional."""
     category: torch.Tensor
     """i64 [N]: category of the goal. Optional."""
+    goal_image: torch.Tensor
+    """i64 [N]: number of the image among those of the goal. Optional."""
     goal_range: torch.Tensor
     """i32 [N, 2]: first row of the goal's places in `GoalParameters.places`, and the row after the last. Optional."""
 
@@ -141,6 +143,8 @@ class NextEpisode(NamedTuple):
     angle: torch.Tensor
     """As in `GoalState`. Optional."""
     category: torch.Tensor
+    """As in `GoalState`. Optional."""
+    goal_image: torch.Tensor
     """As in `GoalState`. Optional."""
     goal_range: torch.Tensor
     """As in `GoalState`. Optional."""
@@ -208,5 +212,6 @@ def _optional(n: int, device: torch.device, fields: frozenset[str]) -> dict[str,
         "goal_heading": torch.zeros(rows["goal_heading"], dtype=torch.float32, device=device),
         "angle": torch.zeros(rows["angle"], dtype=torch.float32, device=device),
         "category": torch.zeros(rows["category"], dtype=torch.int64, device=device),
+        "goal_image": torch.zeros(rows["goal_image"], dtype=torch.int64, device=device),
         "goal_range": torch.zeros(rows["goal_range"], 2, dtype=torch.int32, device=device),
     }

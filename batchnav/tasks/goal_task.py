@@ -127,7 +127,7 @@ class GoalTask:
         used = {"goal": FINITE, "table_index": (-1, self.num_fixed - 1)}
         optional = {
             "goal_heading": FINITE, "angle": (0.0, float(np.float32(np.pi))), "goal_range": (0, len(self.places)),
-            "category": (0, 2**31 - 1),
+            "category": (0, 2**31 - 1), "goal_image": (0, 2**31 - 1),
         }  # fmt: skip
         self.ranges: dict[str, tuple[float, float]] = used | {name: optional[name] for name in self.optional}
         self.episode_info: Mapping[str, torch.Tensor] = {"start_distance": self.goal_state.start_distance}
@@ -147,6 +147,11 @@ class GoalTask:
     def sources(config: Any) -> tuple[ObservationSource, ...]:
         """No observations. A subclass returns what agents observe of the goal."""
         return ()
+
+    @staticmethod
+    def goal_image_size(config: Any) -> tuple[int, int] | None:
+        """None: images of the goal are the main camera's."""
+        return None
 
     @staticmethod
     def goal_categories(config: Any) -> tuple[str, ...] | None:

@@ -70,7 +70,7 @@ class ObjectNav(GoalTask):
     Config = ObjectNavConfig
     title = "ObjectGoal"
     episode_file = "objectnav_{split}.json.gz"
-    reference_agents = ("random", "forward", "map_searcher", "shortest_path")
+    reference_agents: tuple[str, ...] = ("random", "forward", "map_searcher", "shortest_path")
     metric_specs = (*METRIC_SPECS, Metric("start_distance", shown=False), Metric("category", shown=False))
     Metrics = ObjectMetrics
     optional = frozenset({"category"})
@@ -93,12 +93,12 @@ class ObjectNav(GoalTask):
         )
 
     @staticmethod
-    def goal_categories(config: ObjectNavConfig) -> tuple[str, ...]:
+    def goal_categories(config: Any) -> tuple[str, ...]:
         """Categories of the goals that the scene bank holds."""
         return config.categories
 
     @staticmethod
-    def sources(config: ObjectNavConfig) -> tuple[ObservationSource, ...]:
+    def sources(config: Any) -> tuple[ObservationSource, ...]:
         """The number of the goal's category."""
         most = (len(config.categories) or MOST_CATEGORIES) - 1
         return (TaskObservation(Spec("objectgoal", (), torch.int64, 0, most, torch.int64)),)

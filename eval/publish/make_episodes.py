@@ -19,6 +19,9 @@ reports use it.
 program makes this file alone, from FOLDER/procthor, which `batchnav data import` wrote. The categories are the six that
 the houses share with HM3D.
 
+`imagenav_val` and `imagenav_test` have three levels of distance in equal parts (`data.episodes.generate.LEVELS`), also
+with straight paths.
+
 Files made again from the same sources may differ in the last digits of coordinates, since processors round differently.
 """
 
@@ -36,7 +39,7 @@ from rich.table import Table
 
 from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.episodes.generate import generate_episodes, generate_starts
+from batchnav.data.episodes.generate import generate_episodes, generate_imagenav, generate_starts
 from batchnav.data.episodes.playing import check_episodes
 from batchnav.data.objectnav.episode import ObjectNavDataset
 from batchnav.data.objectnav.episode_file import save_objectnav
@@ -82,6 +85,8 @@ def main(procthor: Path | None = None) -> None:
         write(f"wide_{split}.json.gz", houses, generate_episodes)
         houses = (find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
         write(f"starts_{split}.json.gz", houses, generate_starts)
+        houses = (find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
+        write(f"imagenav_{split}.json.gz", houses, generate_imagenav)
     for name, family, split, num_scenes in OBJECTNAV:
         seeds = FAMILIES[family].splits[split]
         scenes = (find_scene(f"{family}:{seed}") for seed in seeds)

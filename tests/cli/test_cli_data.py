@@ -67,6 +67,14 @@ def test_make_objectnav_episodes(run, tmp_path):
     assert len(dataset.episodes) == 6 and dataset.scene_goals("house:2").objects
 
 
+def test_make_imagenav_episodes(run, tmp_path):
+    out = tmp_path / "val.json.gz"
+    assert "6 episodes in 1 scene" in run(
+        "data", "make-episodes", "house:2", "--task", "imagenav", "--out", out, "--per-scene", 6
+    )
+    assert {episode.info["difficulty"] for episode in load_episodes(out)} == {"easy", "medium", "hard"}
+
+
 def test_a_former_name_of_a_subcommand_works_with_a_warning(run, tmp_path):
     with pytest.warns(FutureWarning, match="data episodes is now data make-episodes"):
         text = run("data", "episodes", "house:2-3", "--out", tmp_path / "val.json.gz", "--per-scene", 2)

@@ -1,7 +1,8 @@
-"""One PointGoal episode, as habitat-lab's `NavigationEpisode` has it: metres, and quaternions [x, y, z, w]."""
+"""One PointGoal or ImageGoal episode, as habitat-lab's `NavigationEpisode`: metres, quaternions [x, y, z, w]."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 DEFAULT_CONFIG = "default"
 """Value of `scene_dataset_config` for a scene that its path alone identifies."""
 Vector = tuple[float, float, float]
+Rotation = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -19,16 +21,18 @@ class Goal:
     position: Vector
     radius: float | None = None
     """Radius in the file, metres; kept but unused: the task's `success_distance` decides success, as in Habitat."""
+    rotation: Rotation | None = None
+    """Quaternion [x, y, z, w] of the goal's heading in ImageNav, a rotation about +Y; None: the file has none."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One PointGoal episode."""
+    """One PointGoal or ImageGoal episode."""
 
     episode_id: str
     scene_id: str
     start_position: Vector
-    start_rotation: tuple[float, float, float, float]
+    start_rotation: Rotation
     """Quaternion [x, y, z, w], a rotation about +Y."""
     goals: tuple[Goal, ...]
     info: dict[str, Any] = field(default_factory=dict)
@@ -52,6 +56,18 @@ class Episode:
         """Start heading, radians: 0 along -Z, positive to the left."""
         return heading_of(self.start_rotation)
 
+    @property
+    def goal_heading(self) -> float:
+        """Heading of the goal in ImageNav, radians.
+
+        Without a rotation in the file: a heading in [0, 2 pi) that follows from the episode's id and the scene's name.
+        """
+        rotation = self.goals[0].rotation if self.goals else None
+        if rotation is not None:
+            return heading_of(rotation)
+        digest = hashlib.sha256(f"{scene_name(self.scene_id)}\n{self.episode_id}".encode()).digest()
+        return 2.0 * math.pi * int.from_bytes(digest[:4], "little") / 2.0**32
+
 
 def heading_of(rotation: Sequence[float]) -> float:
     """Heading in (-pi, pi] of a rotation about +Y given as a quaternion [x, y, z, w]; q and -q are one rotation."""
@@ -59,7 +75,7 @@ def heading_of(rotation: Sequence[float]) -> float:
     return 2.0 * math.atan2(y, w) if w > 0.0 or (w == 0.0 and y > 0.0) else 2.0 * math.atan2(-y, -w)
 
 
-def rotation_of(heading: float) -> tuple[float, float, float, float]:
+def rotation_of(heading: float) -> Rotation:
     """The quaternion [x, y, z, w] of a heading in radians: [0, sin(h / 2), 0, cos(h / 2)]."""
     return 0.0, math.sin(heading / 2.0), 0.0, math.cos(heading / 2.0)
 

@@ -1,4 +1,4 @@
-"""PointGoal episodes in Habitat's format: gzipped JSON, one object per episode.
+"""PointGoal and ImageGoal episodes in Habitat's format: gzipped JSON, one object per episode.
 
 The schema is habitat-lab's `NavigationEpisode`: positions in metres, rotations as quaternions [x, y, z, w]. Extra keys
 would stop Habitat's loader, so further facts about an episode go into its `info`.
@@ -21,6 +21,7 @@ from batchnav.data.episodes.fields import (
     names_of,
     numbers_of,
     read_split,
+    rotation_in,
 )
 from batchnav.data.files import is_number, write_json_gz
 from batchnav.errors import EpisodeError, shortened
@@ -40,8 +41,12 @@ OTHER_TASKS = {
 """Keys of files, episodes or goals of other tasks, with the task; PointNav episodes have none of them."""
 
 
+_NRNS_DISTANCE = "length_shortest"
+"""Key of the geodesic distance in the files of NRNS, whose episodes have no `info`."""
+
+
 def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> list[Episode]:
-    """Read a `.json.gz` file of PointNav episodes, and the files in its folder `content`.
+    """Read a `.json.gz` file of PointNav or ImageNav episodes, and the files in its folder `content`.
 
     Args:
         path: the split's file. The files of its `content_scenes_path`, by default the folder `content` in the same
@@ -108,9 +113,12 @@ def _episode(data: Any, where: str, folder: str) -> Episode:
     goals = data.get("goals")
     if not isinstance(goals, list) or not goals:
         raise EpisodeError(f"{where}: field 'goals': found {shortened(goals)}, expected a list of at least one goal")
+    common = common_fields(data, where)
+    if is_number(data.get(_NRNS_DISTANCE)):
+        common["info"] = {"geodesic_distance": data[_NRNS_DISTANCE], **common["info"]}
     return Episode(
         **names,
-        **common_fields(data, where),
+        **common,
         goals=tuple(_goal(goal, f"{where}: field 'goals[{i}]'") for i, goal in enumerate(goals)),
         folder=folder,
     )
@@ -123,7 +131,8 @@ def _goal(data: Any, where: str) -> Goal:
     radius = data.get("radius")
     if radius is not None and not (is_number(radius) and radius > 0):
         raise EpisodeError(f"{where}: field 'radius': found {shortened(radius)}, expected metres > 0, or null")
-    return Goal(numbers_of(data, "position", 3, where), None if radius is None else float(radius))
+    rotation = None if data.get("rotation") is None else rotation_in(data, "rotation", where)
+    return Goal(numbers_of(data, "position", 3, where), None if radius is None else float(radius), rotation)
 
 
 def _refuse_other_tasks(data: dict, where: str) -> None:
@@ -141,7 +150,13 @@ def _plain(episode: Episode) -> dict:
         "start_position": list(episode.start_position),
         "start_rotation": list(episode.start_rotation),
         "info": episode.info,
-        "goals": [{"position": list(g.position), "radius": g.radius} for g in episode.goals],
+        "goals": list(map(_plain_goal, episode.goals)),
         **UNUSED,
         **episode.other,
     }
+
+
+def _plain_goal(goal: Goal) -> dict:
+    """A goal as JSON values. Without a rotation it has the keys of Habitat's goals alone."""
+    rotation = {} if goal.rotation is None else {"rotation": list(goal.rotation)}
+    return {"position": list(goal.position), "radius": goal.radius, **rotation}

@@ -24,8 +24,13 @@ UNUSED: dict[str, Any] = {"additional_obj_config_paths": [], "start_room": None,
 
 
 def read_split(path: Path) -> dict[str, Any]:
-    """The JSON object of an episode file. EpisodeError where it is not one with a list of episodes."""
+    """The JSON object of an episode file. EpisodeError where it is not one with a list of episodes.
+
+    ImageNav's files of Mezghani et al. are the list alone.
+    """
     data = read_json(path, EpisodeError, gzipped=True)
+    if isinstance(data, list) and data:
+        return {"episodes": data}
     if not isinstance(data, dict) or not isinstance(data.get("episodes"), list):
         raise EpisodeError(f"{path}: found no list 'episodes', expected an episode file in Habitat's format")
     return data
@@ -86,26 +91,25 @@ def common_fields(data: dict, where: str) -> dict[str, Any]:
         raise EpisodeError(f"{where}: field 'scene_dataset_config': found {shortened(config)}, expected a path")
     return {
         "start_position": numbers_of(data, "start_position", 3, where),
-        "start_rotation": _rotation(data, where),
+        "start_rotation": rotation_in(data, "start_rotation", where),
         "info": info or {},
         "scene_dataset_config": config or DEFAULT_CONFIG,
         "other": {key: data[key] for key, usual in UNUSED.items() if data.get(key, usual) != usual},
     }
 
 
-def _rotation(data: dict, where: str) -> tuple:
-    """The start rotation, a unit quaternion about +Y. EpisodeError otherwise."""
-    rotation = numbers_of(data, "start_rotation", 4, where)
+def rotation_in(data: dict, name: str, where: str) -> tuple:
+    """A field with a unit quaternion about +Y. EpisodeError otherwise."""
+    rotation = numbers_of(data, name, 4, where)
     x, _, z, _ = rotation
     length = math.sqrt(sum(v * v for v in rotation))
     if abs(length - 1.0) > ROTATION_TOLERANCE:
         raise EpisodeError(
-            f"{where}: field 'start_rotation': found a quaternion of length {length:.4g}, expected a unit quaternion"
+            f"{where}: field {name!r}: found a quaternion of length {length:.4g}, expected a unit quaternion"
         )
     if math.hypot(x, z) > ROTATION_TOLERANCE:
         raise EpisodeError(
-            f"{where}: field 'start_rotation': found {list(rotation)}, "
-            "expected [x, y, z, w] of a turn about +Y (x = z = 0)"
+            f"{where}: field {name!r}: found {list(rotation)}, expected [x, y, z, w] of a turn about +Y (x = z = 0)"
         )
     return rotation
 

@@ -1,13 +1,16 @@
-"""Generation of PointNav episodes by the rules and constants of Habitat's generator, and of starts for other tasks."""
+"""Generation of episodes: PointNav by the rules of Habitat's generator, ImageNav, and starts for other tasks."""
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import cast
 
 import torch
 
 from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.data.sources.islands import keep_islands
+from batchnav.errors import EpisodeError
 from batchnav.runtime.checks import check_int
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
@@ -15,6 +18,9 @@ from batchnav.sim.bodies import BodyConfig
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks.flee import Flee, FleeConfig
 from batchnav.tasks.pointnav import PointNav, PointNavConfig, pointnav_simulator
+
+LEVELS = {"easy": (1.5, 3.0), "medium": (3.0, 5.0), "hard": (5.0, 10.0)}
+"""Levels of ImageNav: shortest and longest geodesic distance, metres."""
 
 
 def generate_episodes(
@@ -44,6 +50,33 @@ def generate_episodes(
     sim.reset()
     state = cast(PointNav, sim.task).state
     return _episodes(scene, sim, state.goal, state.start_distance)
+
+
+def generate_imagenav(scene: Scene, number: int, seed: int = 0) -> list[Episode]:
+    """Sample ImageNav episodes in a scene, as many of each level of `LEVELS` as of the others.
+
+    Straight paths are kept, as in Mezghani et al., 2021. `info["difficulty"]` names the level. Scene and id of an
+    episode determine the goal's heading (`Episode.goal_heading`). A level without episodes in the scene is left out.
+    Arguments as in `generate_episodes`. Raises EpisodeError where no level has an episode.
+    """
+    number = check_int("number", number, 1, MAX_ENVS)
+    levels: list[list[Episode]] = []
+    problem: EpisodeError | None = None
+    for k, (name, (closest, furthest)) in enumerate(LEVELS.items()):
+        share = (number + len(LEVELS) - 1 - k) // len(LEVELS)
+        config = PointNavConfig(
+            success_distance=1.0, closest_goal=closest, furthest_goal=furthest, min_detour_ratio=1.0
+        )
+        try:
+            found = generate_episodes(scene, share, seed, config) if share else []
+        except EpisodeError as error:
+            problem = error
+            continue
+        levels.append([replace(episode, info={**episode.info, "difficulty": name}) for episode in found])
+    if not levels and problem is not None:
+        raise problem
+    mixed = [episode for turn in itertools.zip_longest(*levels) for episode in turn if episode is not None]
+    return [replace(episode, episode_id=str(i)) for i, episode in enumerate(mixed)]
 
 
 def generate_starts(scene: Scene, number: int, seed: int = 0) -> list[Episode]:

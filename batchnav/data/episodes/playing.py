@@ -81,6 +81,7 @@ def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], devic
         start=tensor([e.start_position for e in episodes], torch.float32),
         heading=tensor([e.heading for e in episodes], torch.float32),
         goal=tensor([e.goals[0].position for e in episodes], torch.float32),
+        goal_heading=tensor([e.goal_heading for e in episodes], torch.float32),
     )
 
 

@@ -26,6 +26,11 @@ class ObjectNavEpisode(Episode):
     """Further categories whose goals count, as in OVON; None: the file has no such field."""
 
     @property
+    def goal_name(self) -> str:
+        """Name of the goal among those of the scene."""
+        return self.object_category
+
+    @property
     def goal_categories(self) -> tuple[str, ...]:
         """All categories whose goals count."""
         return (self.object_category, *(self.children_object_categories or ()))

@@ -99,11 +99,11 @@ def save_objectnav(dataset: ObjectNavDataset, path: str | Path, content: bool = 
     for name, (scene_id, some) in zip(names, by_scene.items(), strict=True):
         if content:
             goals = _plain_goals({k: v for k, v in dataset.goals.items() if k.startswith(goals_key(scene_id, ""))})
-            rows = {"goals_by_category": goals, "episodes": list(map(_plain, some)), **maps}
+            rows = {"goals_by_category": goals, "episodes": list(map(plain_episode, some)), **maps}
             write_json_gz(rows, content_path(CONTENT, path, name), EpisodeError)
     rest = {} if content else {"goals_by_category": _plain_goals(dataset.goals)}
     write_json_gz(
-        {**rest, "episodes": [] if content else list(map(_plain, dataset.episodes)), **maps}, path, EpisodeError
+        {**rest, "episodes": [] if content else list(map(plain_episode, dataset.episodes)), **maps}, path, EpisodeError
     )
 
 
@@ -117,10 +117,10 @@ def _category_ids(data: dict, path: Path) -> dict[str, dict[str, int]]:
 
 
 def _episodes(data: dict, path: Path, folder: str) -> list[ObjectNavEpisode]:
-    return [_episode(item, f"{path}: episode {i}", folder) for i, item in enumerate(data["episodes"])]
+    return [episode_of(item, f"{path}: episode {i}", folder) for i, item in enumerate(data["episodes"])]
 
 
-def _episode(data: Any, where: str, folder: str) -> ObjectNavEpisode:
+def episode_of(data: Any, where: str, folder: str) -> ObjectNavEpisode:
     """One episode from its JSON value; error messages begin with `where`. `folder`: folder of the episode file."""
     names, where = names_of(data, where)
     goals = data.get("goals")
@@ -159,11 +159,11 @@ def _goals_by_category(data: dict, episodes: list[ObjectNavEpisode], path: Path)
         where = f"{path}: goals {key!r}"
         if not isinstance(goals, list):
             raise EpisodeError(f"{where}: found {shortened(goals)}, expected a list")
-        found[key] = [_goal(goal, f"{where}, goal {i}") for i, goal in enumerate(goals)]
+        found[key] = [goal_of(goal, f"{where}, goal {i}") for i, goal in enumerate(goals)]
     return found
 
 
-def _goal(data: Any, where: str) -> FileGoal:
+def goal_of(data: Any, where: str) -> FileGoal:
     """One goal from its JSON value; error messages begin with `where`."""
     if not isinstance(data, dict):
         raise EpisodeError(f"{where}: found {shortened(data)}, expected an object")
@@ -245,7 +245,7 @@ def _check_categories(dataset: ObjectNavDataset, path: Path) -> None:
             )
 
 
-def _plain(episode: ObjectNavEpisode) -> dict:
+def plain_episode(episode: ObjectNavEpisode) -> dict:
     """An episode as JSON values, with every key that Habitat's generator writes."""
     children = episode.children_object_categories
     return {
@@ -264,10 +264,10 @@ def _plain(episode: ObjectNavEpisode) -> dict:
 
 
 def _plain_goals(goals: dict[str, list[FileGoal]]) -> dict[str, list[dict]]:
-    return {key: list(map(_plain_goal, some)) for key, some in goals.items()}
+    return {key: list(map(plain_goal, some)) for key, some in goals.items()}
 
 
-def _plain_goal(goal: FileGoal) -> dict:
+def plain_goal(goal: FileGoal) -> dict:
     """A goal as JSON values, with every key that Habitat's generator writes."""
     return {
         "position": list(goal.position),

@@ -20,6 +20,7 @@ from batchnav.data.files import is_number
 from batchnav.data.objectnav.categories import LABELS
 from batchnav.data.objectnav.episode import ObjectNavDataset, ObjectNavEpisode
 from batchnav.data.objectnav.generate import nearest_view_points
+from batchnav.data.objectnav.instance_file import InstanceDataset
 from batchnav.data.objectnav.rules import RULES
 from batchnav.data.objectnav.view_points import make_goals
 from batchnav.errors import EpisodeError, shortened
@@ -57,7 +58,7 @@ def without_view_points(dataset: ObjectNavDataset, rules: str, labels: str) -> O
 
 
 def goals_in(
-    dataset: ObjectNavDataset, scenes: Sequence[Scene], device: str | torch.device = "auto"
+    dataset: ObjectNavDataset | InstanceDataset, scenes: Sequence[Scene], device: str | torch.device = "auto"
 ) -> list[SceneGoals]:
     """The goals of scenes in a dataset, with view points made anew where the file has none.
 
@@ -97,7 +98,7 @@ def _names(info: dict[str, Any], scene_id: str) -> tuple[str, str]:
     return info[_RULES], info[_LABELS]
 
 
-def lacks_view_points(dataset: ObjectNavDataset) -> bool:
+def lacks_view_points(dataset: ObjectNavDataset | InstanceDataset) -> bool:
     """True where view points of the dataset are to be made anew."""
     return any(_RULES in episode.info for episode in dataset.episodes)
 

@@ -75,7 +75,7 @@ def generate_objectnav(
             raise EpisodeError(f"scene {scene.name!r}: found no goals, expected a scene of `with_goals`")
         turns = sorted(scene.goals.categories, key=lambda name: _hash(seed, scene_name(scene.name), name))
         streams = [category_episodes(scene, name, seed, rules.episodes) for name in turns]
-        taken = list(itertools.islice(_in_turn(streams), per_scene))
+        taken = list(itertools.islice(in_turn(streams), per_scene))
         order = sorted(range(len(taken)), key=lambda i: (taken[i].object_category, i))
         episodes += [replace(taken[i], episode_id=str(number)) for number, i in enumerate(order)]
         for goal in scene.goals.objects if taken else ():
@@ -224,7 +224,7 @@ def _hash(*parts: int | str) -> int:
     return int.from_bytes(hashlib.sha256("\n".join(map(str, parts)).encode()).digest()[:8], "little")
 
 
-def _in_turn(streams: Sequence[Iterator[ObjectNavEpisode]]) -> Iterator[ObjectNavEpisode]:
+def in_turn(streams: Sequence[Iterator[ObjectNavEpisode]]) -> Iterator[ObjectNavEpisode]:
     """One episode of each stream after another; streams that end drop out."""
     running = list(streams)
     while running:

@@ -23,10 +23,13 @@ def save_goals(goals: SceneGoals, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [[getattr(goal, field) for field in ("category", "object_id", "name", "position")] for goal in goals.objects]
     counts = [len(goal.iou) for goal in goals.objects]
-    text = json.dumps({"rules": goals.rules, "objects": rows, "counts": counts})
+    images = [len(goal.images) for goal in goals.objects]
+    text = json.dumps({"rules": goals.rules, "objects": rows, "counts": counts, "images": images})
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(goal, name) for goal in goals.objects]) for name in _ARRAYS if rows
     }
+    if rows:
+        arrays["images"] = np.concatenate([goal.images for goal in goals.objects])
     arrays["objects"] = np.frombuffer(text.encode(), np.uint8)
     packed: Any = io.BytesIO()
     np.savez(packed, **arrays)
@@ -41,6 +44,8 @@ def load_goals(path: Path) -> SceneGoals | None:
             stored = json.loads(file["objects"].tobytes())
             ends = np.cumsum(stored["counts"])[:-1]
             columns = [np.split(file[name], ends) for name in _ARRAYS if len(stored["objects"])]
+            if columns:
+                columns.append(np.split(file["images"], np.cumsum(stored["images"])[:-1]))
         objects = [
             ObjectGoal(category, object_id, name, tuple(position), *arrays)
             for (category, object_id, name, position), *arrays in zip(stored["objects"], *columns, strict=True)

@@ -91,7 +91,7 @@ def goals_of_scene(
     """Goals of one scene; arguments as in `make_goals`."""
     rules, device = rules_named(rules), resolve_device(device)
     label_map = labels_named(rules.labels if labels is None else labels)
-    file = _cache_file(scene, rules, label_map)
+    file = cache_file(scene, rules, label_map)
     goals = load_goals(file)
     if goals is None:
         goals = SceneGoals(rules.name, tuple(_goals_of(scene, rules.view_points, label_map, device)))
@@ -155,7 +155,7 @@ def _scores(
     return pixels / (rules.image[0] * rules.image[1])
 
 
-def _cache_file(scene: Scene, rules: Rules, labels: LabelMap) -> Path:
+def cache_file(scene: Scene, rules: Rules, labels: LabelMap, kind: str = "goals", module: str = __name__) -> Path:
     """Cache file of a scene's goals, named after a hash of everything they depend on."""
     mesh = (scene.semantic or scene).mesh
     digest = hashlib.sha256(f"{rules.name} {rules.view_points} {labels}".encode())
@@ -167,4 +167,4 @@ def _cache_file(scene: Scene, rules: Rules, labels: LabelMap) -> Path:
         arrays += [getattr(surface, name) for name in ("object_id", "category", "tile", "tile_uv", "tiles", "tile_ids")]
     for array in arrays:
         digest.update(b"-" if array is None else np.ascontiguousarray(array).data)
-    return versioned_cache_folder("goals", __name__) / f"{digest.hexdigest()[:32]}.npz"
+    return versioned_cache_folder(kind, module) / f"{digest.hexdigest()[:32]}.npz"

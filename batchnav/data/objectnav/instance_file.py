@@ -1,0 +1,249 @@
+"""Instance ImageNav episodes in Habitat's format: HM3D v3 (Krantz et al., 2022).
+
+A split is a gzipped JSON file; each scene's episodes and goals are in a file of the folder `content`. A goal is an
+object: view points as in ObjectNav, and `image_goals`, cameras that show it. An episode names its object and its image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchnav.data.episodes.episode import group_by_scene, rotation_of, scene_name
+from batchnav.data.episodes.fields import (
+    ALL_SCENES,
+    CONTENT,
+    ROTATION_TOLERANCE,
+    content_files,
+    content_path,
+    numbers_of,
+    read_split,
+)
+from batchnav.data.files import is_number, write_json_gz
+from batchnav.data.objectnav.episode import FROM_FILE, FileGoal, ObjectNavEpisode
+from batchnav.data.objectnav.episode_file import episode_of, goal_of, plain_episode, plain_goal
+from batchnav.data.objectnav.generate import category_episodes, in_turn
+from batchnav.data.objectnav.rules import rules_named
+from batchnav.errors import EpisodeError, shortened
+from batchnav.runtime.checks import check_int, check_seed
+from batchnav.runtime.files.atomic import as_path
+from batchnav.scene.goals import NO_IMAGES, ObjectGoal, SceneGoals
+from batchnav.scene.scene import Scene
+
+_IMAGE_GOALS = "image_goals"
+_IMAGE_SIZE = [512, 512]
+"""Rows and columns of Habitat's images of goals."""
+_HFOVS_DEG = 1.0, 170.0
+
+
+@dataclass(frozen=True)
+class InstanceEpisode(ObjectNavEpisode):
+    """One Instance ImageNav episode."""
+
+    goal_object_id: str = ""
+    """Id of the object to find."""
+    goal_image_id: int = 0
+    """Number of the image among the object's `image_goals`."""
+
+    @property
+    def goal_name(self) -> str:
+        """Name of the goal among those of the scene (`SceneGoals.instances`)."""
+        return self.goal_object_id
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceDataset:
+    """The episodes of a split, and the goals of all its scenes."""
+
+    episodes: list[InstanceEpisode]
+    goals: dict[str, FileGoal]
+    """Goals by `instance_key`."""
+
+    def scene_goals(self, scene_id: str) -> SceneGoals:
+        """The goals of one scene, in the order of their object ids: instances with view points and images."""
+        prefix = instance_key(scene_id, "")
+        mine = [goal for key, goal in self.goals.items() if key.startswith(prefix) and len(goal.points)]
+        found = [goal.as_goal(str(goal.number))._replace(images=images_of_goal(goal, scene_id)) for goal in mine]
+        return SceneGoals(FROM_FILE, tuple(sorted(found, key=lambda goal: goal.object_id))).instances
+
+
+def instance_key(scene_id: str, object_id: str) -> str:
+    """Key of a goal, as "TEEsavR23oF_10"."""
+    return f"{scene_name(scene_id)}_{object_id}"
+
+
+def is_instance_file(path: str | Path) -> bool:
+    """True for an Instance ImageNav file, recognised by its first episode. EpisodeError as `read_split`."""
+    path = as_path(path)
+    data = read_split(path)
+    if not data["episodes"]:
+        data = next((read_split(file) for file in content_files(data, path, (ALL_SCENES,))), data)
+    first = data["episodes"][0] if data["episodes"] else {}
+    return isinstance(first, dict) and "goal_image_id" in first
+
+
+def load_instances(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> InstanceDataset:
+    """Read a `.json.gz` file of Instance ImageNav episodes, and the files in its folder `content`.
+
+    Args:
+        path: the split's file.
+        content_scenes: short names of the scenes to read, as `TEEsavR23oF`; "*" reads all.
+
+    Raises EpisodeError with file, episode and field: for what `load_objectnav` refuses, for an image that is no pose of
+    a camera, and for an episode whose object or image is missing.
+    """
+    path = as_path(path)
+    data = read_split(path)
+    folder, episodes = str(path.absolute().parent), list[InstanceEpisode]()
+    goals: dict[str, FileGoal] = {}
+    for file, part in [(path, data)] + [(file, read_split(file)) for file in content_files(data, path, content_scenes)]:
+        found = part.get("goals", {})
+        if not isinstance(found, dict):
+            raise EpisodeError(f"{file}: field 'goals': found {shortened(found)}, expected goals by scene and object")
+        goals |= {key: goal_of(goal, f"{file}: goals {key!r}") for key, goal in found.items()}
+        episodes += [_episode(item, f"{file}: episode {i}", folder) for i, item in enumerate(part["episodes"])]
+    if ALL_SCENES not in content_scenes:
+        episodes = [episode for episode in episodes if scene_name(episode.scene_id) in content_scenes]
+    if not episodes:
+        raise EpisodeError(f"{path}: found no episodes, expected at least one in it or in files {CONTENT}")
+    counts = {key: len(images_of_goal(goal, f"{path}: goals {key!r}")) for key, goal in goals.items()}
+    for episode in episodes:
+        where = f"{path}: episode {episode.episode_id!r} of scene {episode.scene_id!r}"
+        count = counts.get(instance_key(episode.scene_id, episode.goal_object_id), 0)
+        if not 0 <= episode.goal_image_id < count:
+            raise EpisodeError(
+                f"{where}: field 'goal_image_id': found {episode.goal_image_id} of object {episode.goal_object_id!r}, "
+                f"which has {count} images in the file"
+            )
+    return InstanceDataset(episodes, goals)
+
+
+def save_instances(dataset: InstanceDataset, path: str | Path, content: bool = True) -> None:
+    """Write a dataset in Habitat's format, atomically; equal datasets give equal bytes.
+
+    If `content` is True, each scene's episodes and goals go to content/SCENE.json.gz, else all go to `path`.
+    """
+    path = Path(path)
+    by_scene = group_by_scene(dataset.episodes)
+    names = [scene_name(scene_id) for scene_id in by_scene]
+    if content and len(set(names)) < len(names):
+        raise EpisodeError(f"{path}: found two scenes with the same file name, expected different names")
+    for name, some in zip(names, by_scene.values(), strict=True):
+        goals = {key: plain_goal(goal) for key, goal in dataset.goals.items() if key.startswith(f"{name}_")}
+        if content:
+            rows = {"goals": goals, "episodes": list(map(_plain, some))}
+            write_json_gz(rows, content_path(CONTENT, path, name), EpisodeError)
+    whole = {"goals": {key: plain_goal(goal) for key, goal in dataset.goals.items()}}
+    rest: dict[str, Any] = {} if content else whole
+    write_json_gz({**rest, "episodes": [] if content else list(map(_plain, dataset.episodes))}, path, EpisodeError)
+
+
+def images_of_goal(goal: FileGoal, where: str) -> np.ndarray:
+    """Cameras f32 [G, 6] of a goal's images (`ObjectGoal.images`). EpisodeError, which begins with `where`."""
+    rows = goal.other.get(_IMAGE_GOALS) or []
+    if not isinstance(rows, list):
+        raise EpisodeError(f"{where}: field 'image_goals': found {shortened(rows)}, expected a list")
+    cameras = [_camera_of(row, f"{where}: image {i}") for i, row in enumerate(rows)]
+    return np.array(cameras, np.float32) if cameras else NO_IMAGES
+
+
+def _camera_of(row: Any, where: str) -> tuple[float, ...]:
+    """Position, heading, pitch and field of view of a camera. EpisodeError, which begins with `where`."""
+    if not isinstance(row, dict):
+        raise EpisodeError(f"{where}: found {shortened(row)}, expected an object")
+    position, rotation = numbers_of(row, "position", 3, where), numbers_of(row, "rotation", 4, where)
+    hfov = row.get("hfov")
+    if not is_number(hfov) or not _HFOVS_DEG[0] <= hfov <= _HFOVS_DEG[1]:
+        raise EpisodeError(f"{where}: field 'hfov': found {shortened(hfov)}, expected 1 to 170 degrees")
+    x, y, z, w = rotation
+    length, roll = math.sqrt(x * x + y * y + z * z + w * w), 2.0 * (x * y + w * z)
+    if abs(length - 1.0) > ROTATION_TOLERANCE or abs(roll) > ROTATION_TOLERANCE:
+        raise EpisodeError(
+            f"{where}: field 'rotation': found {list(rotation)}, expected a unit quaternion [x, y, z, w] without roll"
+        )
+    pitch = math.asin(max(-1.0, min(1.0, 2.0 * (w * x - y * z))))
+    heading = math.atan2(2.0 * (x * z + w * y), 1.0 - 2.0 * (x * x + y * y))
+    return *position, heading, pitch, math.radians(hfov)
+
+
+def _image_goal(camera: np.ndarray) -> dict[str, Any]:
+    """A camera as a JSON value of `image_goals`."""
+    x, y, z, heading, pitch, hfov = (float(str(value)) for value in camera.astype(np.float32))
+    _, sine, _, cosine = rotation_of(heading)
+    tilt = math.sin(pitch / 2.0), math.cos(pitch / 2.0)
+    rotation = [cosine * tilt[0], sine * tilt[1], -sine * tilt[0], cosine * tilt[1]]
+    return {
+        "position": [x, y, z], "rotation": rotation, "hfov": round(math.degrees(hfov), 3),
+        "image_dimensions": _IMAGE_SIZE,
+    }  # fmt: skip
+
+
+def generate_instances(
+    scenes: Sequence[Scene], per_scene: int, seed: int = 0, rules: str = "hm3d_v2"
+) -> InstanceDataset:
+    """Sample Instance ImageNav episodes, shared equally over the objects of each scene.
+
+    Args:
+        scenes: scenes of `image_goals.with_image_goals`.
+        per_scene: number of episodes per scene; fewer where its objects do not offer as many.
+        seed: seed for sampling.
+        rules: name of the rules of starts and distances.
+
+    Raises EpisodeError where no scene offers an episode.
+    """
+    per_scene, seed = check_int("per_scene", per_scene, 1, 2**24), check_seed(seed)
+    limits, episodes = rules_named(rules).episodes, list[InstanceEpisode]()
+    goals: dict[str, FileGoal] = {}
+    for scene in scenes:
+        objects = {goal.category: goal for goal in scene.goals.objects} if scene.goals else {}
+        streams = [category_episodes(scene, name, seed, limits) for name in objects]
+        taken = [episode for episode, _ in zip(in_turn(streams), range(per_scene), strict=False)]
+        episodes += [
+            _with_image(episode, objects[episode.object_category], number) for number, episode in enumerate(taken)
+        ]
+        for goal in objects.values() if taken else ():
+            goals[instance_key(scene.name, goal.category)] = _file_goal(goal)
+    if not episodes:
+        raise EpisodeError(
+            f"Instance ImageNav: found no episodes in {len(scenes)} scenes, expected objects with images"
+        )
+    return InstanceDataset(episodes, goals)
+
+
+def _with_image(episode: ObjectNavEpisode, goal: ObjectGoal, number: int) -> InstanceEpisode:
+    """An episode of an instance, with the next of its images."""
+    given = {**vars(episode), "episode_id": str(number), "object_category": _category(goal)}
+    return InstanceEpisode(**given, goal_object_id=goal.category, goal_image_id=number % len(goal.images))
+
+
+def _category(goal: ObjectGoal) -> str:
+    """Category of an instance, whose name is "CATEGORY_ID"."""
+    return goal.name.rpartition("_")[0]
+
+
+def _file_goal(goal: ObjectGoal) -> FileGoal:
+    """An instance in the form that files hold."""
+    made = replace(FileGoal.of(goal), object_category=_category(goal))
+    return replace(made, other={_IMAGE_GOALS: list(map(_image_goal, goal.images))})
+
+
+def _episode(data: Any, where: str, folder: str) -> InstanceEpisode:
+    """One episode from its JSON value; error messages begin with `where`."""
+    episode = episode_of(data, where, folder)
+    thing, image = data.get("goal_object_id"), data.get("goal_image_id")
+    if isinstance(thing, bool) or not isinstance(thing, (str, int)) or not str(thing).isdigit():
+        raise EpisodeError(f"{where}: field 'goal_object_id': found {shortened(thing)}, expected the id of an object")
+    if isinstance(image, bool) or not isinstance(image, int):
+        raise EpisodeError(f"{where}: field 'goal_image_id': found {shortened(image)}, expected a number from 0")
+    return InstanceEpisode(**vars(episode), goal_object_id=str(thing), goal_image_id=image)
+
+
+def _plain(episode: InstanceEpisode) -> dict:
+    """An episode as JSON values."""
+    ids = {"goal_object_id": episode.goal_object_id, "goal_image_id": episode.goal_image_id}
+    return {**plain_episode(episode), **ids}

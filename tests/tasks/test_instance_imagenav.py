@@ -1,0 +1,148 @@
+"""Instance ImageNav: the image of the goal, success at its view points, sampling, resuming, fixed episodes."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from numba import typeof
+from object_rooms import furnished, table
+
+from batchnav.agents.registry import make_reference_agent
+from batchnav.envs.config import PRESETS
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.runtime.kernels.arrays import view
+from batchnav.scene.bank import SceneBank
+from batchnav.sensors.scene_images import render
+from batchnav.sim.bodies import FORWARD, LEFT, STOP
+from batchnav.tasks import instance_kernels
+
+N = 8
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+IMAGES = {
+    1: [(1.25, 1.2, 2.5, 0.0, -0.4, 1.2), (2.5, 0.9, 1.25, math.pi / 2, 0.0, 1.6)],
+    2: [(4.25, 1.4, 2.4, 0.1, -0.5, 1.3)],
+}
+"""Cameras of the images of chair 1 and bed 2 in `object_rooms.furnished`."""
+
+
+@pytest.fixture(scope="module")
+def room():
+    """Two coloured boxes, each with images, as instances."""
+    scene = furnished()
+    objects = [goal._replace(images=np.array(IMAGES[goal.object_id], np.float32)) for goal in scene.goals.objects]
+    colours = np.repeat(np.array([(90, 90, 90, 255), (200, 30, 30, 255), (30, 30, 200, 255)], np.uint8), 12, axis=0)
+    surface = scene.mesh.surface._replace(color=np.repeat(colours[:, None], 3, axis=1))
+    goals = scene.goals._replace(objects=tuple(objects)).instances
+    return scene._replace(mesh=scene.mesh._replace(surface=surface), goals=goals)
+
+
+def make(scene, n=N, device="cpu", **options):
+    size = {"goal_height": 24, "goal_width": 32, "height": 16, "width": 16}
+    return NavEnv([scene], n, device, **{"task": "instance_imagenav", "sensors": (), **size, **options})
+
+
+def episodes(scene, rows, images, device="cpu"):
+    """Episodes of (start x, start z, heading, instance), with the number of an image."""
+    return table(scene, rows, device)._replace(goal_image=torch.tensor(images, device=device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("renderer", ["raycast", "opengl"])
+def test_the_image_is_that_of_the_goals_own_camera(room, device, renderer, request):
+    """Equal to an image rendered from the same pose, with its field of view; constant within an episode."""
+    if renderer == "opengl":
+        request.getfixturevalue("opengl")
+    rows, images = [(3.0, 3.0, 0.0, 0), (3.0, 3.0, 0.0, 0), (3.0, 3.0, 0.0, 1)], [0, 1, 0]
+    env = make(room, 3, device, episodes=episodes(room, rows, images, device), renderer=renderer)
+    seen = env.reset()[0]["imagegoal"].clone()
+    assert seen.shape == (3, 3, 24, 32) and seen.dtype == torch.uint8
+    for i, (x, y, z, heading, pitch, hfov) in enumerate((*IMAGES[1], *IMAGES[2])):
+        assert env.task.goal_camera[i].tolist() == pytest.approx([x, y, z, heading, pitch, hfov], abs=1e-6)
+        if pitch == 0.0:  # `render` has level cameras
+            size = {"height": 24, "width": 32, "hfov_deg": math.degrees(hfov), "device": device}
+            expected = render(room, [x, y, z], heading, ("rgb",), renderer=renderer, **size)["rgb"][0]
+            assert np.abs(seen[i].cpu().permute(1, 2, 0).numpy().astype(int) - expected).max() <= 2
+    red, blue = seen[0].float().mean((1, 2)), seen[2].float().mean((1, 2))
+    assert red[0] > red[2] + 20 and blue[2] > blue[0] + 20
+    for _ in range(3):
+        assert torch.equal(env.step(torch.full((3,), FORWARD, device=env.device))[0]["imagegoal"], seen)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_success_is_at_the_view_points_of_that_object(room, device):
+    """The view point of the chair is (1.25, 2.0), that of the bed (4.25, 2.0)."""
+    rows = [(1.25, 2.0, 0.0, 0), (4.25, 2.0, 0.0, 0), (4.25, 2.0, 0.0, 1)]
+    env = make(room, 3, device, episodes=episodes(room, rows, [0, 0, 0], device))
+    env.reset()
+    *_, info = env.step(torch.full((3,), STOP, device=env.device))
+    assert info["episode"]["success"].tolist() == [1.0, 0.0, 1.0]
+    assert info["episode"]["distance_to_goal"][1] == pytest.approx(3.0, abs=0.2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_objects_and_images_are_sampled(room, device):
+    env = make(room, 256, device, sensors=())
+    env.reset()
+    state = env.task.goal_state
+    assert set(state.category.tolist()) == {0, 1}
+    chairs = state.goal_image[state.category == 0]
+    assert 0.3 < float(chairs.float().mean()) < 0.7 and set(chairs.tolist()) == {0, 1}
+    assert set(state.goal_image[state.category == 1].tolist()) == {0}
+    few = make(room, 4, device)
+    few.reset()
+    assert torch.equal(few.task.goal_state.goal_image, state.goal_image[:4])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_walker_to_the_nearest_view_point_succeeds(room, device):
+    env = make(room, device=device, turn_angle_deg=30.0)
+    observation, _ = env.reset()
+    agent, ended = make_reference_agent("shortest_path", env), []
+    agent.reset(N)
+    started = torch.ones(N, dtype=torch.bool, device=env.device)
+    for _ in range(100):
+        observation, _, terminated, _, info = env.step(agent.act(observation, started))
+        started = terminated.clone()
+        ended += info["episode"]["success"][terminated].tolist()
+    assert len(ended) >= N and all(ended)
+
+
+def test_a_run_resumes(room):
+    env, again = make(room, seed=1, max_steps=8), make(room, seed=2, max_steps=8)
+    env.reset()
+    again.reset()
+    env.step(torch.full((N,), FORWARD))
+    again.load_state_dict(env.state_dict())
+    for action in (LEFT, FORWARD) * 8:
+        (seen, reward, *_), (expected, wanted, *_) = (each.step(torch.full((N,), action)) for each in (again, env))
+        assert torch.equal(reward, wanted) and torch.equal(seen["imagegoal"], expected["imagegoal"])
+
+
+def test_bad_goals_and_episodes_are_refused(room):
+    with pytest.raises(EpisodeError, match=r"goal_image\[0\]: found 2, expected the number of one of the goal's 2 im"):
+        make(room, 1, episodes=episodes(room, [(3.0, 3.0, 0.0, 0)], [2]))
+    bare = furnished()
+    with pytest.raises(ArgumentError, match="found the goal 'chair_1' without images"):
+        NavEnv(SceneBank.pack([bare], appearance=True, goal_categories=()), 1, task="instance_imagenav")
+    with pytest.raises(ArgumentError, match="found a bank with goals of none, expected some"):
+        NavEnv(SceneBank.pack([bare], appearance=True), 1, task="instance_imagenav")
+
+
+def test_the_preset_is_as_published():
+    config = PRESETS["instance_imagenav_hm3d"]
+    body, camera = config.body, config.camera
+    assert (camera.height, camera.width, camera.hfov_deg, camera.camera_height) == (640, 360, 42.0, 1.31)
+    assert (body.agent_height, body.agent_radius, body.control, body.tilt_angle_deg) == (1.41, 0.17, "v1", 30.0)
+    assert (config.task.max_steps, config.task.success_distance, config.task.goal_height) == (1000, 0.1, 512)
+    assert set(config.sensors) == {"rgb", "depth", "gps", "compass"}
+
+
+def test_kernels_compile_for_the_gpu(room, compile_ptx):
+    sim = make(room, 4).sim
+    task = sim.task
+    arguments = *map(view, (sim.bodies, sim.queue, sim.sampling, task.episodes)), view(task._image_rows), np.int32(2)
+    ptx = compile_ptx(instance_kernels.pick_image_cuda, *map(typeof, (*arguments, view(task.next_episode))))
+    assert ".entry" in ptx and not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx)
