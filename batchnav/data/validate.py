@@ -15,6 +15,7 @@ from batchnav.data.folders import SCENES_DIR
 from batchnav.data.objectnav.episode import ObjectNavEpisode
 from batchnav.data.objectnav.episode_file import is_objectnav
 from batchnav.data.objectnav.generate import nearest_view_points
+from batchnav.data.objectnav.instance_file import is_instance_file
 from batchnav.data.objectnav.playing import unplayable_searches, unusable_goals
 from batchnav.data.played_file import load_played
 from batchnav.data.prepared.scene_file import SUFFIX, load_prepared
@@ -46,7 +47,8 @@ def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) ->
         if path.suffix == ".navmesh":
             yield from check_navmesh(NavMesh.load(path), str(path))
         elif path.name.endswith(".json.gz"):
-            yield from (_check_objectnav_file if is_objectnav(path) else _check_episode_file)(path, scenes_dir)
+            searches = is_objectnav(path) or is_instance_file(path)
+            yield from (_check_objectnav_file if searches else _check_episode_file)(path, scenes_dir)
         elif path.suffix == SUFFIX:
             yield from scene_findings(load_prepared(path), str(path))
         elif path.is_dir() and (prepared := prepared_in(path)):
@@ -119,9 +121,9 @@ def _check_objectnav_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
             yield Finding("error", f"{path}: {number_of(len(mine), 'episode')}: {error}")
             continue
         yield from _check_searches(mine, scene)
-        for category in sorted({episode.object_category for episode in mine}):
+        for category in sorted({episode.goal_name for episode in mine}):
             goals = [goal for goal in scene.goals.objects if goal.category == category] if scene.goals else []
-            of_scene = sum(e.object_category == category for e in mine), len(goals), sum(len(g.iou) for g in goals)
+            of_scene = sum(e.goal_name == category for e in mine), len(goals), sum(len(g.iou) for g in goals)
             counts[category] = [a + b for a, b in zip(counts.get(category, [0, 0, 0]), of_scene, strict=True)]
     for category, found in sorted(counts.items()):
         words = map(number_of, found, ("episode", "goal", "view point"))
@@ -135,8 +137,8 @@ def _check_searches(episodes: list[ObjectNavEpisode], scene: Scene) -> Iterator[
     yield from (Finding("error", problem) for _, problem in unplayable)
     yield from (Finding("warning", text) for text in unusable_goals(episodes, scene))
     bad = {id(episode) for episode, _ in unplayable}
-    for category in sorted({episode.object_category for episode in episodes}):
-        good = [e for e in episodes if id(e) not in bad and e.object_category == category]
+    for category in sorted({episode.goal_name for episode in episodes}):
+        good = [e for e in episodes if id(e) not in bad and e.goal_name == category]
         if good and scene.goals is not None:
             starts = np.array([episode.start_position for episode in good])
             points = scene.goals.view_points(category).astype(np.float64)

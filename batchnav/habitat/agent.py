@@ -15,6 +15,7 @@ from batchnav.habitat.mapper import HabitatMapper
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.weights import load_policy
+from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
 
 
@@ -32,7 +33,7 @@ class HabitatAgent:
     * "pointgoal_with_gps_compass": f32 [2]; "pointgoal" for a policy trained without GPS and compass.
     * "compass": f32 [1], radians, Habitat's CompassSensor. Optional, for a policy that observes a map.
     * "objectgoal": i64 [1], the category's number, as `ObjectNavConfig.categories` lists them; "gps": f32 [2].
-    * "imagegoal": u8 [H, W, 3], Habitat's ImageGoalSensor.
+    * "imagegoal": u8 [H, W, 3], Habitat's ImageGoalSensor; in Instance ImageNav "instance_imagegoal".
     * "goal_mask": u8 [H, W, 1], 255 on objects of the goal; the caller adds it, as Habitat has no such sensor.
 
     Image size, field of view and camera height must be those of training, which `config` states. A policy trained with
@@ -78,6 +79,8 @@ class HabitatAgent:
         self._names = {name: name for name in seen if name not in MAP_SPECS}
         if "pointgoal" in self._names:
             self._names["pointgoal"] = goal_sensor(self.config)
+        if "imagegoal" in self._names and isinstance(self.config.task, InstanceImageNavConfig):
+            self._names["imagegoal"] = "instance_imagegoal"
         mapped = frozenset(seen & MAP_SPECS.keys())
         self._mapper = HabitatMapper(mapped, self.config) if mapped else None
 

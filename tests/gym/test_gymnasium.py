@@ -31,10 +31,11 @@ NAV, CARTPOLE = "batchnav/PointNav-v0", "batchnav/CartPole-v0"
 
 @pytest.fixture(scope="module")
 def floor(tmp_path_factory):
-    """A floor whose middle is the view point of a chair, for tasks that search for objects."""
+    """A floor whose middle is the view point of a chair with an image, for tasks that search for objects."""
     scene = batchnav.load_scene(write_floor(tmp_path_factory.mktemp("floor") / "floor.ply"))
     middle, zero = scene.navmesh.snap(scene.navmesh.bounds.mean(0, keepdims=True)), np.zeros(1, np.float32)
-    chair = ObjectGoal("chair", 1, "chair_1", (0.0, 0.0, 0.0), middle, zero, zero + 1)
+    camera = np.array([(0.0, 1.0, 0.0, 0.0, 0.0, 1.5)], np.float32)
+    chair = ObjectGoal("chair", 1, "chair_1", (0.0, 0.0, 0.0), middle, zero, zero + 1, camera)
     return scene._replace(goals=SceneGoals("test", (chair,)))
 
 

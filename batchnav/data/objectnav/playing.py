@@ -22,7 +22,7 @@ def unplayable_searches(episodes: Sequence[Episode], scene: Scene) -> Iterator[t
     reached = {name: _islands(scene, [g for g in goals if g.category == name]) for name in _categories(goals)}
     for episode, on_mesh, island in zip(episodes, near, islands.tolist(), strict=True):
         where = f"episode {episode.episode_id!r} of scene {scene.name!r}"
-        category = getattr(episode, "object_category", "")
+        category = getattr(episode, "goal_name", "")
         if not on_mesh:
             yield episode, f"{where}: field 'start_position': found a point off the navmesh"
         elif category not in reached:

@@ -31,6 +31,7 @@ from batchnav.data.objectnav.instance_file import (
 )
 from batchnav.data.played_file import load_played
 from batchnav.data.scenes import find_scene
+from batchnav.data.validate import validate
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import EpisodeError
@@ -183,18 +184,19 @@ def test_cameras_of_images_obey_the_bounds_and_a_wall_hides_the_object():
 
 
 def test_generated_files_are_played(tmp_path):
-    """Goals by hand in a house: the shortest-path follower succeeds, with goals and images of the file."""
+    """Squares of view points in a house: the shortest-path follower succeeds, with the goals of the file."""
     house = find_scene("house:3", appearance=False)
     points = house.navmesh.sample(64, seed=1)
     islands = house.navmesh.island(points)
     points = points[islands == np.bincount(islands).argmax()]
     camera = np.array([(1.0, 1.2, 1.0, 0.5, -0.2, 1.2), (1.0, 1.2, 1.0, -0.5, 0.1, 1.9)], np.float32)
-    zero = np.zeros(1, np.float32)
-    objects = tuple(
-        ObjectGoal("chair", k, f"chair_{k}", (0.0, 0.5, 0.0), points[k : k + 1], zero, zero + 1, camera)
-        for k in (3, 12)
-    )
-    (scene,) = with_image_goals([house._replace(goals=SceneGoals("test", objects))], device="cpu")
+    side = np.arange(-0.4, 0.41, 0.08)
+    square = np.stack(np.meshgrid(side, 0.0, side), axis=-1).reshape(-1, 3)
+    zero, objects = np.zeros(len(square), np.float32), []
+    for k in (3, 12):
+        places = house.navmesh.snap((points[k] + square).astype(np.float32))
+        objects.append(ObjectGoal("chair", k, f"chair_{k}", (0.0, 0.5, 0.0), places, zero, zero + 1, camera))
+    (scene,) = with_image_goals([house._replace(goals=SceneGoals("test", tuple(objects)))], device="cpu")
     dataset = generate_instances([scene], 6, seed=2)
     assert [e.goal_object_id for e in dataset.episodes] == ["3", "12"] * 3
     assert {e.object_category for e in dataset.episodes} == {"chair"}
@@ -207,3 +209,5 @@ def test_generated_files_are_played(tmp_path):
     config = with_options(NavConfig(sensors=(), task=InstanceImageNavConfig()), options)
     found = Evaluation(path, CPU, config.body, 3, appearance=needed_appearance(config), goal_categories=())
     assert found.play(ReferencePlayer("shortest_path", config)).episodes["success"].tolist() == [1.0] * 6
+    levels = [finding.level for finding in validate(path)]
+    assert levels == ["note", "note"]  # one line an object
