@@ -76,7 +76,7 @@ class FiLMEncoder(nn.Module):
 
     def _film_of_distinct(self, condition: torch.Tensor) -> list[torch.Tensor]:
         """`modulation` that is computed where an image [T, B, C', H, W] differs from that of the step before."""
-        is_new = torch.ones(condition.shape[:2], dtype=torch.bool)
+        is_new = torch.ones(condition.shape[:2], dtype=torch.bool, device=condition.device)
         is_new[1:] = (condition[1:] != condition[:-1]).flatten(2).any(2)
         number = (is_new.flatten().cumsum(0) - 1).view(is_new.shape)  # of the images that are new, in order
         latest = torch.where(is_new, number, 0).cummax(0).values.flatten()
