@@ -142,7 +142,7 @@ def goal_images_of(bank: SceneBank) -> tuple[torch.Tensor, torch.Tensor]:
             if not len(goal.images):
                 raise ArgumentError(
                     f"scene {scene.name!r}: found the goal {goal.name!r} without images, expected goals of "
-                    "`with_image_goals`"
+                    "batchnav.data.objectnav.image_goals.with_image_goals"
                 )
             rows[k * len(names) + number[goal.category]] = first, len(goal.images)
             images.append(goal.images)
