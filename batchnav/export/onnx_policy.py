@@ -38,6 +38,8 @@ from batchnav.runtime.extras import install_command
 from batchnav.runtime.files.atomic import replacing
 from batchnav.runtime.torch_defaults import torch_defaults
 
+OLDEST_TORCH = (2, 7)
+"""Oldest version of PyTorch whose exporter can write policies."""
 _BATCH = 2
 """Agents of the example that is traced: sizes 0 and 1 would become constants."""
 
@@ -146,10 +148,14 @@ def export_policy(
 def write_onnx(network: ActorCritic, dtypes: dict[str, torch.dtype], path: Path) -> None:
     """Write one step of a network as an ONNX file; `dtypes` are those of its observations by name, in order.
 
-    ArgumentError where the file cannot be written, MissingPackageError without the extra `export`.
+    ArgumentError where the file cannot be written, MissingPackageError without the extra `export` or with a PyTorch
+    older than 2.7, whose exporter cannot write these networks.
     """
     if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
         raise MissingPackageError(f"export: found no package {missing[0]}, expected it: {install_command('export')}")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
+        expected = ".".join(map(str, OLDEST_TORCH))
+        raise MissingPackageError(f"export: found PyTorch {torch.__version__}, expected {expected} or later")
     with torch_defaults(), torch.no_grad(), _quiet():
         step = PolicyStep(copy.deepcopy(network).cpu(), list(dtypes)).eval()
         shapes: tuple[dict[int, Any], ...] = tuple({dim: "batch"} for dim in step.batch_dims())

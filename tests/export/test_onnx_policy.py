@@ -284,3 +284,10 @@ def test_without_the_exporters_packages_the_error_says_what_to_install(tmp_path,
     with pytest.raises(MissingPackageError, match="export: found no package onnx, expected it: pip install"):
         export_policy(policy(NavConfig(), replace(SMALL, encoder="simple_cnn")), tmp_path / "policy.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_older_versions_of_pytorch_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.6.0+cu124")
+    with pytest.raises(MissingPackageError, match=r"export: found PyTorch 2\.6\.0\+cu124, expected 2\.7 or later"):
+        export_policy(policy(NavConfig(), replace(SMALL, encoder="simple_cnn")), tmp_path / "policy.onnx")
+    assert not list(tmp_path.iterdir())
