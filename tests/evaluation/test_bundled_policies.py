@@ -39,7 +39,7 @@ def short_episodes(monkeypatch):
 
 
 def test_there_are_bundled_policies():
-    assert len(BUNDLED) == 4 and set(REFERENCES) == set(REFERENCE_AGENTS) - {"frontier", "map_searcher"}
+    assert len(BUNDLED) == 3 and set(REFERENCES) == set(REFERENCE_AGENTS) - {"frontier", "map_searcher"}
 
 
 @pytest.mark.parametrize("policy", BUNDLED)

@@ -16,7 +16,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.export import export_policy
 from batchnav.sim.bodies import BodyConfig
-from tests.export.test_onnx_policy import SMALL, policy
+from tests.export.onnx_beside import SMALL, policy
 
 NODE = Path(__file__).parents[2] / "docs" / "howto" / "ros2_node.py"
 TOLERANCE = 1e-3

@@ -65,7 +65,9 @@ class Episode:
         rotation = self.goals[0].rotation if self.goals else None
         if rotation is not None:
             return heading_of(rotation)
-        digest = hashlib.sha256(f"{scene_name(self.scene_id)}\n{self.episode_id}".encode()).digest()
+        digest = hashlib.sha256(
+            f"{scene_name(self.scene_id)}\n{self.episode_id}".encode("utf-8", "surrogatepass")
+        ).digest()
         return 2.0 * math.pi * int.from_bytes(digest[:4], "little") / 2.0**32
 
 
