@@ -126,7 +126,9 @@ def _cameras_around(navmesh: NavMesh, thing: SceneObject) -> _Cameras:
     places = thing.centre + np.concatenate([distance * ring for distance in DISTANCES])
     rows, ground = navigable(navmesh, places)
     snapped = navmesh.snap(ground.astype(np.float32)).astype(np.float64)
-    key = int.from_bytes(hashlib.sha256(f"image goals {thing.object_id}".encode()).digest()[:8], "little")
+    key = int.from_bytes(
+        hashlib.sha256(f"image goals {thing.object_id}".encode("utf-8", "surrogatepass")).digest()[:8], "little"
+    )
     u = np.random.Generator(np.random.Philox(key=[key, 0])).random((len(places), 4))[rows]
     height = HEIGHTS[0] + u[:, 0] * (HEIGHTS[1] - HEIGHTS[0])
     position = np.column_stack([ground[:, 0], snapped[:, 1] + height, ground[:, 2]])
