@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from gymnasium import spaces
-from toys import Toy
+from toys import Bandit
 
 from batchnav.errors import ConfigError
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
@@ -23,7 +23,7 @@ CONFIG = PolicyConfig(
 SIZE = 16
 
 
-class FindSquare(Toy):
+class FindSquare(Bandit):
     """Two squares, one bright and one dark, lie left and right; the goal's category says which one is asked for, and
     the reward is 1 for the action that names its side. An episode has one step.
 
@@ -58,23 +58,6 @@ class FindSquare(Toy):
         self.target = (bright_side + category) % 2
         obs = {"depth": image[:, None], "objectgoal": category}
         return obs | ({"goal_mask": 255 * goal[:, None].byte()} if self.with_label else {})
-
-    def reset(self, *, seed=None, options=None):
-        self.generator.manual_seed(seed)
-        return self._observe(), {}
-
-    def step(self, actions):
-        reward = (actions == self.target).float()
-        ended = torch.ones(self.num_envs, dtype=torch.bool)
-        info = {"episode": {"return": reward}, "_episode": ended}
-        return self._observe(), reward, ended, torch.zeros_like(ended), info
-
-    def state_dict(self):
-        return {"generator": self.generator.get_state(), "target": self.target.clone()}
-
-    def load_state_dict(self, state):
-        self.generator.set_state(state["generator"])
-        self.target.copy_(state["target"])
 
 
 def make(config=CONFIG, env=None, **changes):
