@@ -23,7 +23,7 @@ PAGES = {
     "eval/log/README.md": "log/index.md",
     **{f"eval/log/{path.name}": f"log/{path.name}" for path in sorted((ROOT / "eval/log").glob("[!R]*.md"))},
 }
-"""From the tree's names to the site's."""
+"""Path of a page in the repository -> its path in the site."""
 PICTURES = ("eval/results/*.png", "eval/results/figures/*.png", "assets/policies/*/*.png")
 NAMES = {site: tree for tree, site in PAGES.items()}
 LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
@@ -42,7 +42,10 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links as the tree has them, as the site has them; to what the site does not have, their text alone."""
+    """Change links between files of the repository to links between pages of the site.
+
+    A link to a file that the site lacks becomes plain text.
+    """
     here = page.file.src_uri
     folder = posixpath.dirname(NAMES.get(here, f"docs/{here}"))
 

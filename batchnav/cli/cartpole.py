@@ -1,7 +1,9 @@
-"""Train CartPole with PPO, until the mean return of 100 new episodes is 475. Exit status 1 if it is not reached.
+"""Train CartPole with PPO, until the mean return of 100 new episodes is 475.
 
-batchnav train cartpole                             # a few seconds on a CPU
-batchnav train cartpole --config cartpole_h200      # 65,536 environments on a GPU
+    batchnav train cartpole                             # a few seconds on a CPU
+    batchnav train cartpole --config cartpole_h200      # 65,536 environments on a GPU
+
+The exit status is 1 if the run ends with a lower return.
 """
 
 from __future__ import annotations
