@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from batchnav.procedural.corridor_floor import make_building
+from batchnav.procedural.course import COURSE_KINDS, course_kind, make_course
 from batchnav.procedural.degrade import ScanDefects, degrade, make_scan
 from batchnav.procedural.families import EPISODE_FAMILIES, FAMILIES, SceneFamily
 from batchnav.procedural.house import BENCHMARK_HOUSE, make_house, make_plan
@@ -20,14 +21,17 @@ from batchnav.procedural.splits import SPLITS
 
 __all__ = [
     "BENCHMARK_HOUSE",
+    "COURSE_KINDS",
     "EPISODE_FAMILIES",
     "FAMILIES",
     "SPLITS",
     "ScanDefects",
     "SceneFamily",
+    "course_kind",
     "degrade",
     "make_block",
     "make_building",
+    "make_course",
     "make_hall",
     "make_house",
     "make_material_library",

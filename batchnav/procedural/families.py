@@ -5,7 +5,8 @@ A new family needs its maker, `make(seed, surface) -> TriangleMesh`, and one lin
 Terms: an *open-plan room* is one large room with windows (`hall:SEED`); a *corridor floor* is a floor of a large
 building with rooms along corridors (`building:SEED`); a *room-block floor* is a deep floor where blocks of rooms stand
 among wide passages (`block:SEED`); a *degraded scan* is a house or an open-plan room with a scanner's defects: holes,
-noise, missing ceilings, floating pieces (`scan:SEED`).
+noise, missing ceilings, floating pieces (`scan:SEED`); an *obstacle course* is a small scene with a narrow gate, walls
+without thickness, a ramp between two storeys or a platform (`course:SEED`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from batchnav.procedural.corridor_floor import make_building
+from batchnav.procedural.course import make_course
 from batchnav.procedural.degrade import make_scan
 from batchnav.procedural.house import make_house
 from batchnav.procedural.open_plan import make_hall
@@ -51,6 +53,9 @@ FAMILIES = {
         SceneFamily("building", "corridor floors of large buildings", make_building, {"building": "val"}),
         SceneFamily("block", "floors with blocks of rooms among wide passages", make_block, {"block": "val"}),
         SceneFamily("scan", "degraded scans of houses and open-plan rooms", make_scan, {"scan": "val"}),
+        SceneFamily(
+            "course", "obstacle courses: narrow gates, thin walls, ramps, platforms", make_course, {"course": "val"}
+        ),
     )
 }
 """Scene families by name."""

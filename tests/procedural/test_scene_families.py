@@ -7,8 +7,8 @@ from batchnav.runtime.files.bundled import find_episodes
 
 
 def test_every_family_has_scene_ids_titles_and_fixed_episodes():
-    assert list(FAMILIES) == ["house", "hall", "building", "block", "scan"]
-    assert list(EPISODE_FAMILIES) == ["val", "test", "hall", "building", "block", "scan"]
+    assert list(FAMILIES) == ["house", "hall", "building", "block", "scan", "course"]
+    assert list(EPISODE_FAMILIES) == ["val", "test", "hall", "building", "block", "scan", "course"]
     for name, family in FAMILIES.items():
         ref = parse_scene_id(f"{name}:7")
         assert isinstance(ref, GeneratedRef) and ref.family is family and ref.seed == 7

@@ -34,7 +34,7 @@ def test_two_hundred_episodes_with_detours_in_twenty_unseen_houses(split):
     assert (ratio < 1.15).mean() > 0.1 and (ratio > 2.0).mean() > 0.1
 
 
-@pytest.mark.parametrize("kind", ["hall", "building", "block", "scan"])
+@pytest.mark.parametrize("kind", ["hall", "building", "block", "scan", "course"])
 def test_two_hundred_episodes_in_twenty_unseen_scenes_of_each_kind(kind):
     episodes = load_episodes(FOLDER / f"{kind}.json.gz")
     scenes = Counter(e.scene_id for e in episodes)
@@ -53,6 +53,7 @@ def test_two_hundred_episodes_in_twenty_unseen_scenes_of_each_kind(kind):
         ("building", "building:100003"),
         ("block", "block:100003"),
         ("scan", "scan:100004"),
+        ("course", "course:100002"),
     ],
 )
 def test_episodes_fit_todays_scenes(split, scene_id):
