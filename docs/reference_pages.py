@@ -80,7 +80,7 @@ def command_line() -> str:
     for program in programs():
         rows = [_option_row(option) for option in options_of(program.kind)]
         parts += [f"## batchnav {program.name}", _paragraphs(program.about)]
-        parts.append(table(("option", "value", "default", "meaning"), rows))
+        parts.append(options_table("option", rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -170,7 +170,7 @@ def _keys(config: Any, path: str) -> str:
         if not dataclasses.is_dataclass(value):
             key = f"`{path}.{field.name}`" if path else f"`{field.name}`"
             rows.append((key, type_text(hints[field.name]), default_text(value), texts[field.name]))
-    return table(("key", "value", "default", "meaning"), rows) if rows else ""
+    return options_table("key", rows) if rows else ""
 
 
 def _preset_row(item: tuple[str, NavConfig]) -> tuple[str, str]:
@@ -277,6 +277,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table. Vertical bars in cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def options_table(name: str, rows: Iterable[Sequence[str]]) -> str:
+    """A table of options or keys, which docs/extra.css lays out for telephones."""
+    return f'<div class="options" markdown>\n\n{table((name, "value", "default", "meaning"), rows)}\n\n</div>'
 
 
 def _summary(documented: Any) -> str:
