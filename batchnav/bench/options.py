@@ -71,6 +71,28 @@ class RenderOptions:
 
 
 @dataclass(frozen=True)
+class EnvOptions:
+    """Options of `batchnav bench env`."""
+
+    scenes: tuple[str, ...] = (SCENE,)
+    """Scene ids: house:7, mesh files, prepared scenes."""
+    device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
+    num_envs: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
+    """Numbers of environments, each measured separately."""
+    sensors: tuple[str, ...] = ("depth",)
+    """Sets of sensors, each measured separately: names joined by +, as depth+waypoint."""
+    sizes: tuple[int, ...] = (64,)
+    """Sides of the square images, pixels."""
+    seconds: float = 0.5
+    """Duration of a repeat, seconds."""
+    repeats: int = 7
+    """Number of repeats of each measurement; the median is printed."""
+    record: bool = False
+    """Append the results to eval/results/env.jsonl."""
+
+
+@dataclass(frozen=True)
 class SimOptions:
     """Options of `batchnav bench sim`."""
 

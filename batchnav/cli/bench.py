@@ -16,6 +16,7 @@ from batchnav.runtime.console.command_line import parse_options
 BENCHMARKS = {
     "render": "renderers, frames per second",
     "sim": "simulator, steps per second",
+    "env": "NavEnv.step, frames per second",
     "train": "end-to-end training, frames per second",
     "navmesh": "navmesh: queries per second, baking time in seconds",
     "load": "scene loading, seconds",

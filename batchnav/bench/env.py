@@ -1,0 +1,81 @@
+"""Frames per second of `NavEnv.step`, as a Python loop sees it: simulator, rendering, observations and copied results.
+
+    batchnav bench env --device cuda
+    batchnav bench env --num-envs 1 16 --sensors depth rgb+depth depth+waypoint --scenes house:3
+
+The host limits steps of few agents: it launches the kernels and makes the results. Actions are sampled ahead, without
+stop. A repeat ends with one synchronisation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from batchnav.bench.options import EnvOptions as Options
+from batchnav.data.scenes import find_scenes
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import observation_sources
+from batchnav.report.results import append_rows, figure, print_table, row
+from batchnav.runtime.device import resolve_device
+from batchnav.sensors.frame import appearance_needed
+from batchnav.sim.bodies import FORWARD, RIGHT
+
+WARM_UP, TIMED = 100, 20
+"""Steps before timing, in which kernels compile; and the last of them, which estimate the duration of a step."""
+NUM_ACTIONS = 1024
+"""Number of sampled actions of each agent, which repeat."""
+
+
+def main(options: Options) -> None:
+    """Measure and print; append the results to the file with `record`."""
+    device, sets = resolve_device(options.device), [tuple(kind.split("+")) for kind in options.sensors]
+    sources = [source for names in sets for source in observation_sources(NavConfig(sensors=names)).values()]
+    scenes = find_scenes(options.scenes, appearance=bool(appearance_needed(sources)))
+    rows, name = [], "+".join(Path(scene).stem for scene in options.scenes)
+    for names, size, num_envs in itertools.product(sets, options.sizes, options.num_envs):
+        env = NavEnv(scenes, num_envs, device, sensors=names, height=size, width=size)
+        params = {"scene": name, "sensors": "+".join(names), "num_envs": num_envs, "height": size, "width": size}
+        found = row("env", "frames_per_second", measure(env, options), params, device)
+        frames, time_us = figure(found["value"]), figure(1e6 * num_envs / found["value"])
+        print(f"{num_envs} {params['sensors']} {size}x{size}: {frames} frames/s, {time_us} us a step", flush=True)
+        if options.record:
+            append_rows("env", [found])
+        rows.append(found)
+    print_table("env", rows)
+
+
+def measure(env: NavEnv, options: Options) -> list[float]:
+    """Frames per second of each repeat."""
+    device, shape = env.device, (NUM_ACTIONS, env.num_envs)
+    generator = torch.Generator(device).manual_seed(0)
+    sampled = torch.randint(FORWARD, RIGHT + 1, shape, generator=generator, dtype=torch.int64, device=device)
+    actions = itertools.cycle(sampled.unbind())
+    env.reset(seed=0)
+
+    def run(count: int) -> None:
+        for action in itertools.islice(actions, count):
+            env.step(action)
+
+    run(WARM_UP - TIMED)
+    count = max(1, int(options.seconds / (_seconds(run, TIMED, device) / TIMED)))
+    return [count * env.num_envs / _seconds(run, count, device) for _ in range(options.repeats)]
+
+
+def _seconds(run: Callable[[int], None], count: int, device: torch.device) -> float:
+    """Duration of `count` steps."""
+    _wait(device)
+    start = time.perf_counter()
+    run(count)
+    _wait(device)
+    return time.perf_counter() - start
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
