@@ -54,7 +54,7 @@ class Requirements(NamedTuple):
     goal: frozenset[str] = frozenset()
     """Attributes of the task that it reads, such as "relative_goal"."""
     semantic: bool = False
-    """True where its images show the mesh with the ids, which in some data sets is not the mesh with the colours."""
+    """True where its images show the mesh with the ids, which in some datasets is not the mesh with the colours."""
 
 
 class Frame(Protocol):

@@ -61,7 +61,7 @@ class Surface(NamedTuple):
     color: np.ndarray | None = None
     """u8 [F, 3, 4]: RGBA of each triangle's corners; None: white."""
     object_id: np.ndarray | None = None
-    """i32 [F]: the data set's number of the instance that a triangle belongs to; None: unknown."""
+    """i32 [F]: the dataset's number of the instance that a triangle belongs to; None: unknown."""
     category: np.ndarray | None = None
     """i32 [F], rows of `categories`; None: unknown."""
     categories: tuple[str, ...] = ()

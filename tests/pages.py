@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 """Pages whose blocks are tested."""
 NEEDS = {"gpu", "several GPUs", "data", "minutes", "network", "software"}
-"""Requirements that blocks can name: devices, data sets, time, downloads, programs that CI does not have."""
+"""Requirements that blocks can name: devices, datasets, time, downloads, programs that CI does not have."""
 COMMENT = re.compile(r"<!-- (needs|short|file): (.*?) -->")
 
 

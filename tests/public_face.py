@@ -113,5 +113,5 @@ def play(scenes: list[batchnav.Scene]) -> None:
 
 
 def read_data(dataset: Path, file: Path) -> tuple[Dataset, list[Episode]]:
-    """Load a data set in Habitat's layout, and episodes."""
+    """Load a dataset in Habitat's layout, and episodes."""
     return batchnav.load_dataset(dataset, split="val"), batchnav.load_episodes(file)

@@ -106,7 +106,9 @@ class TorchCartPoleEnv(CartPoleEnv):
         try:
             self.generator.set_state(state["generator"].cpu())
         except (AttributeError, KeyError, RuntimeError, TypeError) as error:
-            raise CheckpointError(f"generator: found another device's or no generator state ({error})") from error
+            raise CheckpointError(
+                f"generator: found no generator state ({error}), expected one of {self.generator.device}"
+            ) from error
 
     def close_extras(self, **kwargs) -> None:
         """Release the tensors; `close` calls this once."""

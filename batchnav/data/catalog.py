@@ -1,6 +1,6 @@
-"""Catalogue of data sets for navigation: Habitat's identifiers, with address, folder and licence.
+"""Catalogue of datasets for navigation: Habitat's identifiers, with address, folder and licence.
 
-No data set is part of this project. Folders are those of habitat-sim's `datasets_download`: files go to
+No dataset is part of this project. Folders are those of habitat-sim's `datasets_download`: files go to
 data/versioned_data, and links in the folders that Habitat reads point there.
 """
 
@@ -17,7 +17,7 @@ _MATTERPORT_EXAMPLES = "https://github.com/matterport/habitat-matterport-3dresea
 
 MATTERPORT_TERMS = "Matterport EULA: non-commercial academic use (matterport.com/legal)"
 MATTERPORT_TOKEN = "--username and --password: an API token of my.matterport.com, after accepting the EULA"
-HUGGING_FACE_TOKEN = "--password: a Hugging Face access token, after accepting the terms on the data set's page"
+HUGGING_FACE_TOKEN = "--password: a Hugging Face access token, after accepting the terms on the dataset's page"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Source:
     """One archive or repository to download."""
 
     url: str
-    """A `.zip` or `.tar` archive, or a Hugging Face data set: HOST/datasets/OWNER/NAME."""
+    """A `.zip` or `.tar` archive, or a Hugging Face dataset: HOST/datasets/OWNER/NAME."""
     link: str
     """Path below `data` that Habitat reads; a link to the downloaded folder."""
     licence: str
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Manual:
-    """A data set that this tool cannot download."""
+    """A dataset that this tool cannot download."""
 
     link: str
     """Path below `data` where its files belong."""
@@ -124,7 +124,7 @@ SOURCES: dict[str, Source] = {
         "hssd/hssd-hab", "scene_datasets/hssd-hab", "CC BY-NC 4.0", "v0.2.4", HUGGING_FACE_TOKEN, "hssd-hab"
     ),
     "ai2thor-hab": _hugging_face(
-        "hssd/ai2thor-hab", "scene_datasets/ai2thor-hab", "see the data set's page", "main", HUGGING_FACE_TOKEN,
+        "hssd/ai2thor-hab", "scene_datasets/ai2thor-hab", "see the dataset's page", "main", HUGGING_FACE_TOKEN,
         "ai2thor-hab",
     ),
     **_hm3d(),
@@ -139,7 +139,7 @@ SOURCES: dict[str, Source] = {
     "pointnav_mp3d_v1": _episodes("mp3d", "v1"),
     "pointnav_hm3d_v1": _episodes("hm3d", "v1"),
 }  # fmt: skip
-"""Data sets that can be downloaded, by uid: scenes of habitat-sim's tool, and PointNav episodes of habitat-lab."""
+"""Datasets that can be downloaded, by uid: scenes of habitat-sim's tool, and PointNav episodes of habitat-lab."""
 
 MANUAL = {
     "gibson": Manual(
@@ -160,7 +160,7 @@ MANUAL = {
         "of worlds/small_house.world into one mesh file, turn it from +Z up to +Y up",
     ),
 }  # fmt: skip
-"""Data sets that cannot be downloaded, by uid."""
+"""Datasets that cannot be downloaded, by uid."""
 
 
 def _of_split(split: str, version: str) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "hm3d": _of_split("val", "0.2") + _of_split("train", "0.2") + _of_split("minival", "0.2"),
     "hm3d_full": tuple(uid for uid in SOURCES if uid.startswith("hm3d_") and not uid.endswith("v0.1")),
 }  # fmt: skip
-"""Groups of data sets, by Habitat's names."""
+"""Groups of datasets, by Habitat's names."""
 
 
 def version_folder(uid: str, source: Source, data: Path) -> Path:

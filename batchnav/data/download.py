@@ -1,4 +1,4 @@
-"""Download of data sets into the folders that Habitat's own tool uses.
+"""Download of datasets into the folders that Habitat's own tool uses.
 
 Interrupted downloads continue where they stopped. Archives and files are checked by size, and by checksum where one is
 known: from the catalogue, from Hugging Face, or from an earlier download of the same archive. Files are unpacked,
@@ -72,13 +72,13 @@ class Login:
 
 
 def download(uids: Sequence[str], data: Path, login: Login | None = None, replace: bool = False) -> list[Path]:
-    """Download data sets or groups of them by Habitat's identifiers.
+    """Download datasets or groups of them by Habitat's identifiers.
 
     Args:
         uids: names of `catalog.SOURCES` or `catalog.GROUPS`.
         data: Habitat's folder `data`.
-        login: credentials, for data sets that need them.
-        replace: True to download data sets again that are present.
+        login: credentials, for datasets that need them.
+        replace: True to download datasets again that are present.
 
     Returns the links, below `data`. Raises DownloadError.
     """
@@ -102,7 +102,7 @@ def _members(uid: str) -> Sequence[str]:
     if uid in MANUAL:
         raise DownloadError(f"{uid}: cannot be downloaded by this tool; {MANUAL[uid].how} (to data/{MANUAL[uid].link})")
     if uid not in SOURCES and uid not in GROUPS:
-        raise DownloadError(f"{uid}: found no data set of this name, expected one that `batchnav data list` shows")
+        raise DownloadError(f"{uid}: found no dataset of this name, expected one that `batchnav data list` shows")
     return GROUPS.get(uid, (uid,))
 
 
@@ -132,7 +132,7 @@ def _fetch(uid: str, source: Source, data: Path, login: Login, progress: Progres
 
 
 def _fetch_repository(uid: str, source: Source, folder: Path, login: Login, progress: Progress) -> None:
-    """Download and check all files of a Hugging Face data set at a revision; the folder is renamed at the end."""
+    """Download and check all files of a Hugging Face dataset at a revision; the folder is renamed at the end."""
     part = folder.with_name(f".{folder.name}.part")
     rows = _listing(source, login)
     for i, (path, size, is_large, expected) in enumerate(rows):
@@ -155,7 +155,7 @@ def _fetch_repository(uid: str, source: Source, folder: Path, login: Login, prog
 
 
 def _listing(source: Source, login: Login) -> list[ListedFile]:
-    """The files of a Hugging Face data set."""
+    """The files of a Hugging Face dataset."""
     host, _, name = source.url.partition("/datasets/")
     page = f"{host}/api/datasets/{name}/tree/{source.version}?recursive=true"
     origin, seen, rows = urllib.parse.urlparse(page)[:2], set(), []
@@ -281,7 +281,7 @@ def _open(url: str, authorization: str, headers: dict | None = None) -> HTTPResp
 
 def _reason(error: urllib.error.HTTPError) -> str:
     if error.code in (401, 403):
-        return f"access denied ({error.code}): accept the data set's terms, and give --username and --password"
+        return f"access denied ({error.code}): accept the dataset's terms, and give --username and --password"
     return f"the server answered {error.code} {error.reason}"
 
 

@@ -1,4 +1,4 @@
-"""Scenes by path: a mesh file, a stage config, a scene instance, a data set's config, or a folder of these."""
+"""Scenes by path: a mesh file, a stage config, a scene instance, a dataset's config, or a folder of these."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -
     """The scenes of a path.
 
     Args:
-        path: a mesh file, a stage config, a scene instance, a data set's config, or a folder. A folder gives its mesh
-            files; below a folder `scene_datasets`, or without mesh files, it is read as one of Habitat's data sets.
-        split: split of a data set.
-        frame: orientation of mesh files; None for +Y up, and Habitat's conventions in its data sets.
+        path: a mesh file, a stage config, a scene instance, a dataset's config, or a folder. A folder gives its mesh
+            files; below a folder `scene_datasets`, or without mesh files, it is read as one of Habitat's datasets.
+        split: split of a dataset.
+        frame: orientation of mesh files; None for +Y up, and Habitat's conventions in its datasets.
 
     Raises MeshError where no scene is found.
     """
     if path.name.endswith(SCENE_INSTANCE):
-        # The data set's config lies in a folder above.
+        # The dataset's config lies in a folder above.
         for folder in path.absolute().parents:
             for config in sorted(file for file in folder.glob(f"*{DATASET_CONFIG}") if not is_hidden(file)):
                 return [SceneDatasetConfig(config).source(path.name.removesuffix(SCENE_INSTANCE))]
-        raise MeshError(f"{path}: found no *{DATASET_CONFIG} in a folder above, expected the data set's config")
+        raise MeshError(f"{path}: found no *{DATASET_CONFIG} in a folder above, expected the dataset's config")
     if path.name.endswith(STAGE_CONFIG):
         return [stage_source(path.with_name(path.name.removesuffix(STAGE_CONFIG) + ".glb"), str(path))]
     if path.suffix.lower() in SUFFIXES and path.is_file():

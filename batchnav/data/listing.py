@@ -18,14 +18,14 @@ _MAX_NAME = 255 - len(TEMPORARY[1])
 
 
 class DownloadError(BatchnavError):
-    """A data set that cannot be downloaded: unknown, not allowed, interrupted, damaged."""
+    """A dataset that cannot be downloaded: unknown, not allowed, interrupted, damaged."""
 
 
 class ListedFile(NamedTuple):
-    """A file of a data set."""
+    """A file of a dataset."""
 
     path: str
-    """Path below the data set's folder, with "/"."""
+    """Path below the dataset's folder, with "/"."""
     size: int
     """Bytes."""
     is_large: bool
@@ -69,23 +69,23 @@ def check_listing(rows: Sequence[dict[str, Any]], where: str) -> list[ListedFile
         while above:
             if above in names:
                 raise DownloadError(
-                    f"{where}: found the files {shortened(above)} and {shortened(path)}, expected no file in another's "
-                    "place as a folder"
+                    f"{where}: found the files {shortened(above)} and {shortened(path)}, expected no file with the "
+                    "name of a folder"
                 )
             above = above.rpartition("/")[0]
         if taken := next((path + end for end in TEMPORARY if path + end in names), None):
             raise DownloadError(
-                f"{where}: found the files {shortened(path)} and {shortened(taken)}, expected no name that the first "
-                "one has while it is downloaded"
+                f"{where}: found the files {shortened(path)} and {shortened(taken)}, expected no file with the "
+                "temporary name of another download"
             )
     return files
 
 
 def _problem(path: str) -> str:
-    """Why a path cannot be a file below the data set's folder; "" where it can."""
+    """Why a path cannot be a file below the dataset's folder; "" where it can."""
     parts = path.split("/")
     if not all(part not in ("", ".", "..") for part in parts):
-        return "leads out of the data set's folder or has an empty part, expected names with / between them"
+        return "leads out of the dataset's folder or has an empty part, expected names with / between them"
     if not path.isprintable():
         return "has control characters, expected printable ones"
     if max(len(part.encode()) for part in parts) > _MAX_NAME:

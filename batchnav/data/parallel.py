@@ -61,8 +61,8 @@ def in_parallel(
                 yield from counted(map(pickle.loads, pool.map(functools.partial(_pickled, work), items[1:])))
         except BrokenProcessPool as error:
             raise BatchnavError(
-                f"{title}: a process was killed after {done} of {len(items)}; was there too little memory? "
-                f"NUMBA_NUM_THREADS=1 needs less"
+                f"{title}: a process was killed after {done} of {len(items)}, probably because memory was short; free "
+                f"memory, or set NUMBA_NUM_THREADS=1 for fewer processes"
             ) from error
 
 

@@ -47,7 +47,7 @@ def _generated(ref: GeneratedRef) -> Loader:
 
 
 def _of_dataset(ref: DatasetRef, scenes_dir: Path | None) -> Loader:
-    """A scene that its data set's config describes; else, as Habitat does, the file that the scene id names."""
+    """A scene that its dataset's config describes; else, as Habitat does, the file that the scene id names."""
     config, _ = _existing(ref.config, scenes_dir)
     if config is not None and (found := _config(config)).has(ref.name):
         return functools.partial(load_source, found.source(ref.name))
@@ -61,7 +61,7 @@ def _of_dataset(ref: DatasetRef, scenes_dir: Path | None) -> Loader:
             f"expected one of them"
         )
     why = "is missing" if config is None else "does not list it"
-    _log.warning("%s: loaded by its path, since the data set's config %s %s", file, ref.config, why)
+    _log.warning("%s: loaded by its path, since the dataset's config %s %s", file, ref.config, why)
     return _by_path(file, is_stage=True)
 
 
@@ -135,5 +135,5 @@ def _load_prepared(path: Path, settings: NavMeshSettings | None, appearance: App
 
 @functools.cache
 def _config(path: Path) -> SceneDatasetConfig:
-    """The config of a data set, read once: a search for thousands of objects takes time."""
+    """The config of a dataset, read once: a search for thousands of objects takes time."""
     return SceneDatasetConfig(path)

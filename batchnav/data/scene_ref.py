@@ -3,7 +3,7 @@
 A scene id is one of
 
     FAMILY:SEED                               a procedural scene, as "house:7"; `procedural/families.py` lists families
-    NAME.scene_dataset_config.json:SCENE      a scene of a data set that the config describes
+    NAME.scene_dataset_config.json:SCENE      a scene of a dataset that the config describes
     PATH                                      a mesh file, a prepared scene, or a stage below Habitat's scene folder
 
 `data/resolve.py` finds what a `SceneRef` refers to.
@@ -38,7 +38,7 @@ class GeneratedRef:
 
 @dataclass(frozen=True)
 class DatasetRef:
-    """A scene of a data set that a `*.scene_dataset_config.json` file (`config`) describes."""
+    """A scene of a dataset that a `*.scene_dataset_config.json` file (`config`) describes."""
 
     scene_id: str
     config: Path
@@ -93,7 +93,7 @@ def scene_ids(names: Iterable[str]) -> list[str]:
     """
     ids: list[str] = []
     if isinstance(names, (str, Path)) or not isinstance(names, Iterable):
-        raise MeshError(f"names: found {str(names)!r}, expected a list of names, as [{str(names)!r}]")
+        raise MeshError(f"names: found {str(names)!r}, expected a list of names, such as [{str(names)!r}]")
     for name in map(str, names):
         seeds = _RANGE.fullmatch(name)
         if seeds:

@@ -1,4 +1,4 @@
-"""Validation of scenes, navmeshes, episode files and data sets: findings with level and text."""
+"""Validation of scenes, navmeshes, episode files and datasets: findings with level and text."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ MAX_LISTED = 5
 
 
 def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) -> Iterator[Finding]:
-    """Findings about a file or a data set; no findings means that it is usable.
+    """Findings about a file or a dataset; no findings means that it is usable.
 
     Args:
         path: a `.navmesh`, a `.json.gz` of episodes, a `.scene`, a mesh file, a config, or a folder of scenes; the name
             decides which.
-        split: split of a data set.
+        split: split of a dataset.
         scenes_dir: folder of the episodes' scenes.
     """
     try:

@@ -81,7 +81,7 @@ class SceneStream:
         if not 2 <= self.resident_scenes < len(self.names) or len(self._slot_of) > num_envs:
             raise ConfigError(
                 f"resident_scenes: found {self.resident_scenes} for {len(self.names)} scenes and {num_envs} agents, "
-                f"expected 2 or more, fewer than the scenes, and at most one active scene per environment"
+                f"expected at least 2, fewer than the number of scenes, and at most one active scene per environment"
             )
         self.bank = ResidentSceneBank(
             self._capacity, self.resident_scenes, device, appearance, material_library, goal_categories

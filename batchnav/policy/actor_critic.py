@@ -157,7 +157,10 @@ class ActorCritic(nn.Module):
             self.previous_action = self.actions.embedding(config.embedding_size)
             self.body_inputs[PREVIOUS_ACTION] = config.embedding_size
         if not self.body_inputs:
-            raise ConfigError("blind: a policy with neither images, vector observations nor memory has no input")
+            raise ConfigError(
+                "policy: found no input (images, vector observations or a memory with the previous action), expected "
+                "at least one; set blind: false, or memory: lstm"
+            )
         self.body: Memory = memory.from_config(sum(self.body_inputs.values()), config)
         """The memory, or feed-forward layers in its place."""
         self.actor = nn.Linear(self.body.output_size, self.actions.num_outputs)

@@ -168,8 +168,8 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
             raise CheckpointError(f"{path}: {name}: found {has}, expected {expected}")
     if more and not policy.body.input_weights:
         raise CheckpointError(
-            f"{path}: found a policy that does not read {', '.join(sorted(more))}, expected one that does: the memory "
-            f"{policy.config.memory!r} names no input weights"
+            f"{path}: found a policy that does not read {', '.join(sorted(more))}, expected one that does, "
+            f"since the memory {policy.config.memory!r} names no input weights"
         )
     weights = policy.state_dict() | found.state_dict()
     for read in (f"body.{name}" for name in policy.body.input_weights):

@@ -182,7 +182,7 @@ A policy for PointGoal navigation.
 
 ## Intended use
 
-Research on embodied navigation in simulation. It was not evaluated on a robot.
+Research in simulation. The policy was not evaluated on a robot.
 
 ## Inputs and actions
 
@@ -196,14 +196,14 @@ policy = batchnav.load_policy("{path}/policy.safetensors", device="auto")
 
 ## Results
 
-Every episode of a file once, with sampled actions, on {played_on}, {date}. Brackets hold 95% intervals over
-scenes. No scene is a training scene.{agents}
+Each agent played every episode of a file once, with sampled actions, on {played_on}, {date}. Brackets hold 95%
+intervals over scenes. No scene is a training scene.{agents}
 
 {table}
 
 ![SPL against frames and hours](curves.png)
 
-Grey lines are published values for agents that trained and were evaluated in Gibson.
+Grey lines are published values of agents that trained and were evaluated in Gibson.
 
 ## Training
 
@@ -215,7 +215,7 @@ batchnav train --config {path}/config.yaml
 
 ## Limits
 
-Other noise, step sizes, cameras and kinds of scenes than those above were not evaluated.
+Only the noise, step sizes, cameras and kinds of scenes above were evaluated.
 
 ## Licence
 

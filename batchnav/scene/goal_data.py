@@ -145,7 +145,9 @@ def pack_goals(parts: Sequence[GoalData[np.ndarray]]) -> GoalData[np.ndarray]:
         found.append(moved_goals(part, first))
         first = GoalData(*(a + len(b) for a, b in zip(first, part, strict=True)))
         if first.field >= 2**31:  # rows are int32
-            raise ArgumentError(f"scenes: found {first.field} rows of distance fields, expected fewer than {2**31}")
+            raise ArgumentError(
+                f"scenes: found {first.field} rows of distance fields, expected fewer than {2**31}; load fewer scenes"
+            )
     return GoalData(*map(np.concatenate, zip(*found, strict=True)))._replace(keys=parts[0].keys)
 
 

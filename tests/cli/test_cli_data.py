@@ -1,4 +1,4 @@
-"""The commands `batchnav data`: import, preparation, episodes, checks, list of data sets."""
+"""The commands `batchnav data`: import, preparation, episodes, checks, list of datasets."""
 
 import gzip
 import json

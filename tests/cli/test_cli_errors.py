@@ -16,7 +16,7 @@ from batchnav.cli import main
     [
         (("data", "import", "absent.glb", "--out", "out"), "absent.glb"),
         (("data", "prepare", "absent"), "absent: found no such"),
-        (("data", "download", "absent"), "absent: found no data set"),
+        (("data", "download", "absent"), "absent: found no dataset"),
         (("data", "download"), "uids: found none"),
         (("data", "make-episodes", "absent.glb", "--out", "e.json.gz"), "absent.glb"),
         (("data", "make-episodes", "house:1", "--out", "e.json.gz", "--per-scene", "0"), "per_scene: found 0"),

@@ -181,7 +181,7 @@ def test_a_redirect_is_followed_without_the_password(server, offer, tmp_path):
 
 @pytest.fixture
 def repository(server, monkeypatch):
-    """A data set on something like Hugging Face: a large file, a small one, a list of two pages."""
+    """A dataset on something like Hugging Face: a large file, a small one, a list of two pages."""
     large, small = CONTENT, b"hello"
     blob = hashlib.sha1(b"blob 5\0hello").hexdigest()
     tree, base = "/api/datasets/me/scenes/tree/v1", "/datasets/me/scenes/resolve/v1"
@@ -259,11 +259,11 @@ ROW = {"type": "file", "size": 5, "oid": hashlib.sha1(b"blob 5\0hello").hexdiges
 @pytest.mark.parametrize(
     ("paths", "match"),
     [
-        (["a", "a/b"], "found the files 'a' and 'a/b', expected no file in another's place"),
+        (["a", "a/b"], "found the files 'a' and 'a/b', expected no file with the name of a folder"),
         (["a/b/c", "d", "a"], "found the files 'a' and 'a/b/c'"),
         (["."], r"found the file name '\.', which leads out"), (["a/./b"], "which leads out"), (["a//b"], "empty part"),
         (["/a"], "which leads out"), (["a/../../b"], "which leads out"), ([""], "which leads out"), (["a/"], "empty"),
-        (["a.part", "a"], r"found the files 'a' and 'a\.part', expected no name that"),
+        (["a.part", "a"], r"found the files 'a' and 'a\.part', expected no file with the temporary name"),
         (["a", "a.part.tag"], r"'a\.part\.tag'"), (["a", "b", "a"], "'a' twice"),
         (["a\ud800"], "has control characters"), (["a\nb"], "has control characters"), (["a\x1b[31m"], "control"),
         (["a\0b"], "control"), (["x" * 300], "too long, expected at most 246 bytes"), (["\u00e9" * 150], "too long"),

@@ -112,7 +112,7 @@ def test_scenes_that_a_data_set_does_not_list_are_loaded_by_their_path(stage, ca
             caplog.clear()
             found = find_scene(f"{config}:{name}", stage)
             assert found.name == f"{config}:{name}" and (found.mesh.vertices == expected.mesh.vertices).all()
-            assert "17DRP.glb: loaded by its path, since the data set's config" in caplog.text
+            assert "17DRP.glb: loaded by its path, since the dataset's config" in caplog.text
     with pytest.raises(MeshError, match=r"found no file absent/x\S+, and no file of this name here or in"):
         find_scene("absent/x.scene_dataset_config.json:mp3d/nothing.glb", stage)
     with pytest.raises(MeshError, match=r"found no scene 'nothing' in \S+/mp3d/mp3d\S+, and no file of this name here"):

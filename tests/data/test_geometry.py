@@ -278,7 +278,7 @@ def test_a_navmesh_of_another_building(tmp_path, caplog):
     # Another height, within the bounds of the mesh.
     lifted = load_scene(mine).navmesh.keep([0]).moved((0.0, 0.38, 0.0))
     lifted.save(mine.with_suffix(".navmesh"))
-    with pytest.raises(NavMeshError, match="it is of another scene; delete it, or bake another"):
+    with pytest.raises(NavMeshError, match="it belongs to another scene; delete it, or bake another"):
         load_scene(mine)
     lifted.moved((30.0, 0.0, 0.0)).save(mine.with_suffix(".navmesh"))
     with pytest.raises(NavMeshError, match="is the same axis up"):

@@ -15,7 +15,7 @@ from batchnav.errors import BatchnavError
 
 
 def a_dataset(folder):
-    """Stage, object, scene instance; returns a function that makes their data set's scene."""
+    """Stage, object, scene instance; returns a function that makes their dataset's scene."""
     write_floor(folder / "stages" / "floor.ply")
     write_json(folder / "stages" / "floor.stage_config.json", {"render_asset": "floor.ply", "scale": [1, 1, 1]})
     write_box(folder / "objects" / "cube.ply", [0, 0, 0], [1, 1, 1])

@@ -68,7 +68,8 @@ def _die(n):
 
 
 def test_a_killed_process_is_named(two_processes):
-    with pytest.raises(BatchnavError, match="deaths: a process was killed after 1 of 4; was there too little memory"):
+    message = "deaths: a process was killed after 1 of 4, probably because memory was short; free memory"
+    with pytest.raises(BatchnavError, match=message):
         list(in_parallel(_die, range(4), "deaths"))
 
 

@@ -234,7 +234,7 @@ def _annotations(folder: Path) -> Iterator[Kind]:
 
 
 def _dataset(folder: Path) -> Iterator[Kind]:
-    """A data set of Habitat's: its config, a stage's, an object's, a scene instance."""
+    """A dataset of Habitat's: its config, a stage's, an object's, a scene instance."""
 
     def write(name, data):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ class Episode:
 
     @property
     def scene(self) -> str:
-        """Scene id for `find_scene`: with the prefix "CONFIG:" where the scene has a data set config."""
+        """Scene id for `find_scene`: with the prefix "CONFIG:" where the scene has a dataset config."""
         if self.scene_dataset_config == DEFAULT_CONFIG:
             return self.scene_id
         return f"{self.scene_dataset_config}:{self.scene_id}"

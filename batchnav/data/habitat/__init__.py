@@ -1,1 +1,1 @@
-"""Habitat's data sets: folder layouts, scene data set configs, URDF files."""
+"""Habitat's datasets: folder layouts, scene dataset configs, URDF files."""

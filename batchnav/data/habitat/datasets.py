@@ -1,4 +1,4 @@
-"""Data sets in the folder layout of Habitat's downloads: scenes, navmeshes and episodes of a split.
+"""Datasets in the folder layout of Habitat's downloads: scenes, navmeshes and episodes of a split.
 
     data/scene_datasets/gibson/Adrian.glb                                 Gibson, habitat-test-scenes
     data/scene_datasets/mp3d/17DRP5sb8fy/17DRP5sb8fy.glb                  MP3D
@@ -6,7 +6,7 @@
     data/scene_datasets/hssd-hab/hssd-hab.scene_dataset_config.json       HSSD, ReplicaCAD (data/replica_cad), AI2-THOR
     data/datasets/pointnav/gibson/v1/val/val.json.gz                      PointNav episodes
 
-A navmesh lies in the folder of its mesh, in the data set's folder `navmeshes`, or at the path in the config.
+A navmesh lies in the folder of its mesh, in the dataset's folder `navmeshes`, or at the path in the config.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from batchnav.tasks.episode_sampling import EpisodeTable
 
 SPLITS = ("train", "val", "test", "minival", "train_mini", "val_mini", "example")
 EPISODE_VERSION = "v1"
-"""Version of the PointNav episodes in Habitat's configs, for data sets with several versions."""
+"""Version of the PointNav episodes in Habitat's configs, for datasets with several versions."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A split of a scene data set. Scenes and episodes are read on first use."""
+    """A split of a scene dataset. Scenes and episodes are read on first use."""
 
     path: Path
     """Folder of scenes, or the config file that describes them."""
@@ -125,8 +125,8 @@ def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | 
     """Find the scenes, navmeshes and episodes of a split in the layout of Habitat's downloads.
 
     Args:
-        path: the data set's folder, such as `data/scene_datasets/hm3d`, or its `*.scene_dataset_config.json`.
-        split: train, val ... If the data set has no folder per split, the scenes of a split are those of its episodes;
+        path: the dataset's folder, such as `data/scene_datasets/hm3d`, or its `*.scene_dataset_config.json`.
+        split: train, val ... If the dataset has no folder per split, the scenes of a split are those of its episodes;
             without episodes, all scenes.
         episodes: episode file in place of the one in data/datasets/pointnav; `{split}` in it is replaced.
 
@@ -134,7 +134,7 @@ def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | 
     """
     path = as_path(path)
     if not path.exists():
-        raise MeshError(f"{path}: found no such file or folder, expected a data set's, as {SCENES_DIR}/hm3d")
+        raise MeshError(f"{path}: found no such file or folder, expected that of a dataset, such as {SCENES_DIR}/hm3d")
     file = Path(str(episodes).replace("{split}", split)) if episodes else _find_episodes(path, split)
     names = _names_in_folders(path, split) if path.is_dir() else []
     config = None if names else _find_config(path)
@@ -154,7 +154,7 @@ def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | 
 def _find_episodes(path: Path, split: str) -> Path | None:
     """The split's PointNav file: version v1, or the only version."""
     if not split or "/" in split or "\0" in split:
-        raise ArgumentError(f"split: found {shortened(split)}, expected a name, as val")
+        raise ArgumentError(f"split: found {shortened(split)}, expected a name, such as val")
     folder, name = _episode_pattern(path, split).parents[2], glob.escape(split)
     found = sorted(folder.glob(f"*/{name}/{name}.json.gz")) if folder.is_dir() else []
     return next((file for file in found if file.parts[-3] == EPISODE_VERSION), found[0] if len(found) == 1 else None)
@@ -167,7 +167,7 @@ def _episode_pattern(path: Path, split: str) -> Path:
 
 
 def _find_config(path: Path) -> SceneDatasetConfig | None:
-    """The data set's config: the file itself, else the one named like its folder, else the first."""
+    """The dataset's config: the file itself, else the one named like its folder, else the first."""
     if path.is_file():
         if not path.name.endswith(DATASET_CONFIG):
             raise MeshError(f"{path}: found a file, expected a folder of scenes or a *{DATASET_CONFIG}")

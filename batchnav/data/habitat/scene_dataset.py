@@ -1,4 +1,4 @@
-"""Habitat's scene data sets: `*.scene_dataset_config.json`, and the `*.scene_instance.json` that place objects.
+"""Habitat's scene datasets: `*.scene_dataset_config.json`, and the `*.scene_instance.json` that place objects.
 
 A config lists the files that describe stages, objects, articulated objects and scene instances; paths are relative to
 its folder. A name in a scene instance refers to the template with that file name, otherwise to the first template whose
@@ -28,7 +28,7 @@ from batchnav.data.sources.scene_source import STAGE_CONFIG, SceneSource, scene_
 from batchnav.errors import MeshError, shortened
 
 DATASET_CONFIG = ".scene_dataset_config.json"
-"""End of the name of a file that describes a scene data set."""
+"""End of the name of a file that describes a scene dataset."""
 SCENE_INSTANCE = ".scene_instance.json"
 _SUFFIX = {
     "stages": STAGE_CONFIG,
@@ -42,7 +42,7 @@ NO_STAGE = "NONE"
 
 
 class _Template(NamedTuple):
-    """A stage, object or scene instance: its file, and attributes that the data set's config adds or replaces."""
+    """A stage, object or scene instance: its file, and attributes that the dataset's config adds or replaces."""
 
     handle: str
     """Path of the file, or name in the config."""

@@ -1,4 +1,4 @@
-"""Search paths of scene data sets: names with `*`, `?` and `[...]`, within bounds, since the files are others'."""
+"""Search paths of scene datasets: names with `*`, `?` and `[...]`, within bounds, since the files are others'."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from batchnav.errors import MeshError, shortened
 
 MAX_ENTRIES = 1_000_000
-"""Largest number of folder entries that the patterns of one data set may look at."""
+"""Largest number of folder entries that the patterns of one dataset may look at."""
 _MAGIC = re.compile(r"[*?[]")
 
 
@@ -68,8 +68,8 @@ class Search:
                     self._left -= 1
                     if self._left < 0:
                         raise MeshError(
-                            f"{self._where}: pattern {shortened(pattern)}: found more than {MAX_ENTRIES:,} files and "
-                            f"folders on its way, expected a pattern of the data set's own folders"
+                            f"{self._where}: pattern {shortened(pattern)}: searched more than {MAX_ENTRIES:,} files "
+                            f"and folders, expected a pattern of the dataset's own folders"
                         )
         except OSError:
             return []

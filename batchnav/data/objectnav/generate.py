@@ -178,7 +178,7 @@ class _Starts:
         The cells of one round of turns come in the order of a multiplicative permutation.
         """
         if not len(self._size):
-            raise EpisodeError("ObjectNav: found no island that is large enough, expected a place to begin")
+            raise EpisodeError("ObjectNav: found no island that is large enough, expected one for start positions")
         cell = turns * _coprime(len(self._size)) % len(self._size)
         member = (rng.random(len(turns)) * self._size[cell]).astype(np.int64)
         return self._points[self._rows[self._first[cell] + member]]

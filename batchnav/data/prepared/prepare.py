@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     fresh: bool = False
     """True where an up-to-date file was there already."""
     missing: tuple[str, ...] = ()
-    """Names of assets that the data set lacks; the scene is prepared without them."""
+    """Names of assets that the dataset lacks; the scene is prepared without them."""
     up: str = "y"
     """Axis of the first mesh file that points up; "" for none of the six."""
     summary: str = ""

@@ -91,7 +91,7 @@ class Asset:
 
 
 def oriented_asset(path: Path, up: Up = "auto", scale: float = 1.0, flip: bool = False) -> Asset:
-    """A mesh file outside of data sets: `up` is +Y for "auto"; `scale` is the factor to metres.
+    """A mesh file outside of datasets: `up` is +Y for "auto"; `scale` is the factor to metres.
 
     ArgumentError for a scale that is not above 0.
     """

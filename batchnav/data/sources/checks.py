@@ -172,7 +172,7 @@ def check_fit(scene: Scene, name: str) -> list[str]:
     if on_floor < _ON_FLOOR:
         raise NavMeshError(
             f"{name}: found a floor of the mesh within {_KNEE:g} m of {on_floor:.0%} of the navmesh, expected "
-            f"{_ON_FLOOR:.0%} or more: it is of another scene; {bake}"
+            f"{_ON_FLOOR:.0%} or more: it belongs to another scene; {bake}"
         )
     heading = np.arange(_PROBES) * 2.4  # radians; about the golden angle, so that directions are even
     reach = (_REACH * np.stack([np.sin(heading), np.zeros(_PROBES), np.cos(heading)], axis=1)).astype(np.float32)

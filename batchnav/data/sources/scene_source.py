@@ -55,7 +55,7 @@ class SceneSource:
     navmesh: Path | None = None
     """Navmesh file; None to bake one with the default settings, which is cached."""
     missing: tuple[str, ...] = ()
-    """Names of assets that the data set lacks; the scene is loaded without them."""
+    """Names of assets that the dataset lacks; the scene is loaded without them."""
     home: Path | None = None
     """Folder for the prepared scene; None for the folder of the scene's only mesh file."""
     surface: Surface | None = field(default=None, compare=False)
@@ -170,7 +170,7 @@ class SceneSource:
     ) -> SceneSource:
         """The source with another orientation and unit of its mesh file, and other islands.
 
-        ArgumentError for a scene of several parts with another orientation or unit: its data set states them.
+        ArgumentError for a scene of several parts with another orientation or unit: its dataset states them.
         """
         check_rule(islands)
         scale, frame = check_number("scale", scale, 1e-9, 1e9), frame_of(up)
@@ -178,7 +178,7 @@ class SceneSource:
         if frame is not None or scale != 1.0 or flip:
             if len(parts) != 1:
                 raise ArgumentError(
-                    f"up, scale, flip: found one of them for {self.name}, a scene of {len(parts)} parts whose data set "
+                    f"up, scale, flip: found one of them for {self.name}, a scene of {len(parts)} parts whose dataset "
                     "states their orientation; expected a mesh file"
                 )
             asset = parts[0].asset
@@ -224,7 +224,7 @@ def stage_source(path: Path, name: str | None = None) -> SceneSource:
 
 
 def mesh_source(path: Path, frame: Frame | None = None) -> SceneSource:
-    """The source of a mesh file outside of data sets, +Y up unless `frame` is given.
+    """The source of a mesh file outside of datasets, +Y up unless `frame` is given.
 
     Its navmesh is NAME.navmesh in the same folder, if that exists.
     """

@@ -39,8 +39,8 @@ def split_scenes(recorded: RecordedMaps, generator: torch.Generator) -> tuple[to
     held_out = (recorded.scene % HELD_OUT == HELD_OUT - 1).cpu()
     training, validation = (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
     if not (len(training) and len(validation)):
-        found = f"{len(training)} of training scenes and {len(validation)} of held-out scenes"
-        raise ArgumentError(f"maps: found {found}, expected some of both; pass more maps")
+        found = f"{len(training)} maps of training scenes and {len(validation)} of held-out scenes"
+        raise ArgumentError(f"maps: found {found}, expected at least one of each; pass more maps")
     return training, validation[
         torch.randperm(len(validation), generator=generator, dtype=torch.int64, device="cpu")[:MAX_VALIDATION_MAPS]
     ]

@@ -35,7 +35,8 @@ def build_polygons(contours, vertices_per_polygon: int) -> PolygonMesh:
     total = int(contours.length[contours.length >= 3].sum())
     if total > MAX_CORNERS:
         raise NavMeshError(
-            f"mesh: found {total} contour corners, expected at most {MAX_CORNERS}: use a larger cell_size or max error"
+            f"mesh: found {total} contour corners, expected at most {MAX_CORNERS}: use a larger cell_size or "
+            "edge_max_error"
         )
     vertices, corners, count, region = _build(*contours, total, vertices_per_polygon)
     count, region = count[: len(corners)], region[: len(corners)]

@@ -30,7 +30,7 @@ def box_of(mesh):
 
 @pytest.fixture
 def world(tmp_path):
-    """A data set of one stage, two kinds of objects, an articulated one, and the scene `flat`."""
+    """A dataset of one stage, two kinds of objects, an articulated one, and the scene `flat`."""
     write_floor(tmp_path / "stages" / "floor.glb")
     write_json(
         tmp_path / "stages" / "floor.stage_config.json",

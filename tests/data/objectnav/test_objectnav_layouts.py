@@ -1,4 +1,4 @@
-"""ObjectNav episodes in tiny scenes as data sets lay them out: made, written, read, validated and played."""
+"""ObjectNav episodes in tiny scenes as datasets lay them out: made, written, read, validated and played."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Annotations beside mesh files, on small files in the data sets' formats."""
+"""Annotations beside mesh files, on small files in the datasets' formats."""
 
 import json
 import sys

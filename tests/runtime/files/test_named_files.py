@@ -64,7 +64,7 @@ def test_a_library_in_a_folder_next_to_the_meshes(tmp_path):
 
 
 def test_linked_files_of_a_cache(tmp_path):
-    """As the Hugging Face Hub stores a data set: names are links to files that are named by their content."""
+    """As the Hugging Face Hub stores a dataset: names are links to files that are named by their content."""
     snapshot, blobs = tmp_path / "snapshots" / "abc", tmp_path / "blobs"
     blobs.mkdir()
     write_gltf(snapshot / "meshes" / "room.gltf", "../textures/red.png")
