@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
@@ -57,41 +57,30 @@ def make_episodes(
         device: device that renders for ObjectNav: auto, cpu or cuda.
     """
     from batchnav.data.episodes.episode_file import save_episodes
-    from batchnav.data.objectnav.episode_file import save_objectnav
-    from batchnav.data.objectnav.generate import generate_objectnav
-    from batchnav.data.objectnav.image_goals import with_image_goals
-    from batchnav.data.objectnav.instance_file import generate_instances, save_instances
-    from batchnav.data.objectnav.view_points import with_goals
+    from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
     from batchnav.data.sources.islands import check_rule
     from batchnav.envs.config import nav_config
     from batchnav.runtime.console.announce import next_command, number_of
-    from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
-    from batchnav.tasks.objectnav import ObjectNavConfig
+    from batchnav.tasks import TASKS
 
     check_rule(islands)
     check_int("per_scene", per_scene, 1, 2**24)
     check_seed(seed)
     config = nav_config(preset, {}, task)
-    settings = config.body.navmesh if preset else None
-    has_ids = isinstance(config.task, ObjectNavConfig)
+    settings, objects = config.body.navmesh if preset else None, OBJECT_GOALS.get(TASKS[task].goal_kind)
     configs = _configs(scenes, split)
-    kept = _kept((scene for name in scenes for scene in _scenes(name, split, settings, has_ids)), islands)
-    if isinstance(config.task, InstanceImageNavConfig):
-        pictured = with_image_goals(kept, rules or config.task.rules, labels or config.task.labels, device)
-        instances = generate_instances(pictured, per_scene, seed, rules or config.task.rules)
-        instances = replace(instances, episodes=_with_configs(instances.episodes, configs))
-        save_instances(instances, out, content)
-        episodes: list[Episode] = [*instances.episodes]
-    elif isinstance(config.task, ObjectNavConfig):
-        rules, labels = rules or config.task.rules, labels or config.task.labels
-        with_view_points = with_goals(kept, rules, labels, device)
-        for scene in with_view_points:
+    loaded = (scene for name in scenes for scene in _scenes(name, split, settings, objects is not None))
+    kept = _kept(loaded, islands)
+    if objects is not None:
+        defaults: Any = config.task
+        rules, labels = rules or defaults.rules, labels or defaults.labels
+        with_goals = objects.with_goals(kept, rules, labels, device)
+        for scene in with_goals:
             if scene.goals is not None and not scene.goals.objects:
                 show(f"skipped: {scene.name}: found no object of a category with view points")
-        dataset = generate_objectnav(with_view_points, per_scene, seed, rules, labels)
-        dataset = replace(dataset, episodes=_with_configs(dataset.episodes, configs))
-        save_objectnav(dataset, out, content)
-        episodes = [*dataset.episodes]
+        dataset = objects.generate(with_goals, per_scene, seed, rules, labels)
+        episodes: list[Episode] = _with_configs(dataset.episodes, configs)
+        objects.save(replace(dataset, episodes=episodes), out, content)
     else:
         episodes = _with_configs(_point_goals(task, kept, per_scene, seed), configs)
         if not episodes:
@@ -107,8 +96,9 @@ def make_episodes(
 def _point_goals(task: str, scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episode]:
     """Episodes of PointNav or ImageNav; scenes without any are named and skipped."""
     from batchnav.data.episodes.generate import generate_episodes, generate_imagenav
+    from batchnav.tasks import TASKS
 
-    generate = generate_imagenav if task == "imagenav" else generate_episodes
+    generate = generate_imagenav if TASKS[task].goal_kind == "pose" else generate_episodes
     episodes: list[Episode] = []
     for scene in scenes:
         try:

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from batchnav.config import shortened
-from batchnav.data.objectnav.image_goals import with_image_goals
-from batchnav.data.objectnav.view_points import with_goals
+from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError
@@ -19,7 +18,6 @@ from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 
 
 def check_kinds(task, config, sensors, episodes) -> None:
@@ -75,12 +73,13 @@ def bank_of(
     return scenes.with_own_materials()  # so that no other environment sees them change
 
 
-def with_missing_goals(scenes, task: Any, device: str | torch.device) -> Any:
-    """The scenes; those without goals get them by the rules of an `ObjectNavConfig`. Banks and streams stay as is."""
-    if isinstance(scenes, (SceneBank, SceneStream)):
+def with_missing_goals(scenes, config: NavConfig, device: str | torch.device) -> Any:
+    """The scenes; those without the objects that the task needs as goals get them. Banks and streams stay as is."""
+    kind = TASKS[config.task_name].goal_kind
+    task: Any = config.task
+    if kind not in OBJECT_GOALS or isinstance(scenes, (SceneBank, SceneStream)):
         return scenes
     listed = [scenes] if isinstance(scenes, Scene) else list(scenes)
     missing = [scene for scene in listed if isinstance(scene, Scene) and scene.goals is None]
-    make = with_image_goals if isinstance(task, InstanceImageNavConfig) else with_goals
-    made = iter(make(missing, task.rules, task.labels, device) if missing else ())
+    made = iter(OBJECT_GOALS[kind].with_goals(missing, task.rules, task.labels, device) if missing else ())
     return [next(made) if isinstance(scene, Scene) and scene.goals is None else scene for scene in listed]

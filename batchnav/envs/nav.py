@@ -108,8 +108,7 @@ class NavEnv(gym.vector.VectorEnv):
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes with a SceneStream, expected None")
         categories = TASKS[task].goal_categories(self.config.task)
-        if categories is not None:
-            scenes = with_missing_goals(scenes, self.config.task, device)
+        scenes = with_missing_goals(scenes, self.config, device)
         fields = appearance_needed(self.sources.values())
         self.bank = bank_of(scenes, num_envs, device, fields, own.material_library, categories)
         body = self.config.body

@@ -1,9 +1,9 @@
 """Failure analysis: why each failed episode failed.
 
-A failed episode of ObjectNav has the first of these kinds that applies:
+A failed episode of ObjectNav or Instance ImageNav has the first of these kinds that applies:
 
-    wrong object     the agent stopped at a view point of another category
-    never saw it     no image of the main camera showed an object of the goal's category
+    wrong object     the agent stopped at a view point of another goal: of another category, or another object
+    never saw it     no image of the main camera showed the goal: an object of the category, or the object
     saw and passed   the agent was at a view point of the goal, but made no successful stop there
     stopped early    the agent stopped, and had never been at a view point of the goal
     out of steps     the agent did not stop, and had never been at a view point of the goal
@@ -37,27 +37,27 @@ from batchnav.scene.goals import SceneGoals
 from batchnav.sensors.camera import MAIN
 from batchnav.sensors.goal_mask import GoalCategorySensor
 from batchnav.sim.bodies import STOP
-from batchnav.tasks.imagenav import ImageNavConfig
-from batchnav.tasks.objectnav import ObjectNavConfig
+from batchnav.tasks import TASKS
 
 WRONG_OBJECT, NEVER_SAW, PASSED, EARLY, OUT_OF_STEPS = FAILURES = (
     "wrong object", "never saw it", "saw and passed", "stopped early", "out of steps",
 )  # fmt: skip
-"""All kinds of ObjectNav."""
+"""All kinds of ObjectNav and Instance ImageNav."""
 WRONG_HEADING, PASSED_BY = "wrong heading", "passed by"
 IMAGE_SIDE = 64
 """Largest number of rows and columns of the images that show what an agent saw."""
-_KINDS: dict[type, tuple[str, ...]] = {
-    ObjectNavConfig: FAILURES,
-    ImageNavConfig: (WRONG_HEADING, PASSED_BY, EARLY, OUT_OF_STEPS),
+_KINDS: dict[str, tuple[str, ...]] = {
+    "category": FAILURES,
+    "instance": FAILURES,
+    "pose": (WRONG_HEADING, PASSED_BY, EARLY, OUT_OF_STEPS),
 }
-"""Kinds by the task's configuration."""
+"""Kinds of failures by `Task.goal_kind`."""
 _DTYPE = f"U{max(map(len, itertools.chain(*_KINDS.values())))}"
 
 
-def kinds_of(task: Any) -> tuple[str, ...]:
-    """All kinds of failures in a task, by its configuration; empty for a task without kinds."""
-    return _KINDS.get(type(task), ())
+def kinds_of(config: NavConfig) -> tuple[str, ...]:
+    """All kinds of failures in the task of a configuration; empty for a task without kinds."""
+    return _KINDS.get(TASKS[config.task_name].goal_kind, ())
 
 
 def failure_kinds(
@@ -71,18 +71,20 @@ def failure_kinds(
     """The kind of each failed episode, "" for a success.
 
     Args:
-        bank: the scenes; for ObjectNav with goals.
+        bank: the scenes; with goals where these are objects.
         config: environment of the agent.
         episodes: results of `evaluate`.
         trajectories: the agent's trajectories, in the same order.
         renderer: "raycast", "opengl" or "auto".
         goals: f32 [G, 3], goal positions of each episode, which ImageNav reads.
 
-    None for tasks without kinds, and for ObjectNav where the bank lacks the field "goal" of the appearance.
+    None for tasks without kinds, and for objects as goals where the bank lacks the field "goal" of the appearance.
     """
-    if type(config.task) is ImageNavConfig:
-        return _image_kinds(bank, config, episodes, trajectories, goals, config.task.success_distance)
-    if not isinstance(config.task, ObjectNavConfig) or "goal" not in bank.appearance_fields:
+    goal_kind = TASKS[config.task_name].goal_kind
+    task: Any = config.task
+    if goal_kind == "pose":
+        return _pose_kinds(bank, config, episodes, trajectories, goals, task.success_distance)
+    if goal_kind not in _KINDS or "goal" not in bank.appearance_fields:
         return None
     kinds = np.full(len(trajectories), "", _DTYPE)
     failed = np.flatnonzero(episodes["success"] == 0.0)
@@ -91,7 +93,7 @@ def failure_kinds(
         row, number, trajectory = int(episodes["scene"][i]), int(episodes["category"][i]), trajectories[i]
         scene, category = bank.scenes[row], bank.goal_categories[number]
         assert scene.goals is not None and cameras is not None
-        limit, stopped = config.task.success_distance, _stopped(trajectory, config)
+        limit, stopped = task.success_distance, _stopped(trajectory, config)
         others = _view_points_of_others(scene.goals, category, bank.goal_categories)
         if stopped and at_view_points(scene.navmesh, trajectory.positions[-1:], others, limit).any():
             kinds[i] = WRONG_OBJECT
@@ -104,7 +106,7 @@ def failure_kinds(
     return kinds
 
 
-def _image_kinds(
+def _pose_kinds(
     bank: SceneBank,
     config: NavConfig,
     episodes: Mapping[str, np.ndarray],
@@ -112,7 +114,7 @@ def _image_kinds(
     goals: Sequence[np.ndarray],
     limit: float,
 ) -> np.ndarray:
-    """`failure_kinds` of ImageNav; an agent is at its goal below `limit` metres."""
+    """`failure_kinds` of tasks whose goal is a pose; an agent is at its goal below `limit` metres."""
     kinds = np.full(len(trajectories), "", _DTYPE)
     for i in np.flatnonzero(episodes["success"] == 0.0).tolist():
         navmesh, trajectory = bank.scenes[int(episodes["scene"][i])].navmesh, trajectories[i]

@@ -33,10 +33,10 @@ def failure_table(evaluation: Evaluation, played: Played) -> list[FailureRow]:
         return []
     groups = {
         ALL: {"all episodes": np.arange(len(played.failures))},
-        CATEGORY: by_category(evaluation, played),
+        CATEGORY: by_category(evaluation),
         DISTANCE: quantiles(properties(evaluation, played).distance, DISTANCES),
     }
-    kinds, names = played.failures, kinds_of(played.player.config.task)
+    kinds, names = played.failures, kinds_of(played.player.config)
     return [_row(group, label, kinds[rows], names) for group, found in groups.items() for label, rows in found.items()]
 
 

@@ -48,10 +48,11 @@ def straight_line(episode: Episode) -> float:
     return float(stated) if is_number(stated) else np.nan
 
 
-def by_category(evaluation: Evaluation, played: Played) -> dict[str, np.ndarray]:
-    """Episode indices by category of the goal, in the order of the categories' numbers; empty for other tasks."""
-    number = played.episodes.get("category", np.zeros(0))
-    rows = {name: np.flatnonzero(number == k) for k, name in enumerate(evaluation.bank.goal_categories)}
+def by_category(evaluation: Evaluation) -> dict[str, np.ndarray]:
+    """Episode indices by category of the goal, in the order of the task's categories; empty for goals without one."""
+    names = np.array([getattr(episode, "object_category", "") for episode in evaluation.episodes])
+    order = dict.fromkeys((*evaluation.bank.goal_categories, *sorted(set(names.tolist()) - {""})))
+    rows = {name: np.flatnonzero(names == name) for name in order}
     return {name: found for name, found in rows.items() if len(found)}
 
 

@@ -19,7 +19,7 @@ from batchnav.mapping.observations import EGO_MAP, MAP_SPECS, WAYPOINT
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
 from batchnav.sensors.camera import FreeBodies, MountedCamera
-from batchnav.tasks.objectnav import ObjectNavConfig
+from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNavConfig
 
 MOST = 1e6
@@ -39,7 +39,8 @@ class RobotMapper:
     Args:
         names: observations to compute: "ego_map", "waypoint" or both.
         config: training environment of the policy, with the robot's camera. ArgumentError for "waypoint" unless its
-            task is PointNav with GPS and compass, and for ObjectNav, whose maps also show goals and frontiers.
+            task is PointNav with GPS and compass, and for tasks whose goals are objects: their maps also show goals and
+            frontiers.
     """
 
     @torch.inference_mode(False)
@@ -47,10 +48,10 @@ class RobotMapper:
         self.names, self.config = names, config
         self.has_goal = isinstance(config.task, PointNavConfig) and config.task.gps_compass
         """True where the map needs the goal sensor."""
-        if isinstance(config.task, ObjectNavConfig):
+        if TASKS[config.task_name].goal_categories(config.task) is not None:
             raise ArgumentError(
-                f"policy: found the sensors {', '.join(sorted(names))} of the task objectnav, expected another task: "
-                "its map with goals and frontiers is computed only in environments"
+                f"policy: found the sensors {', '.join(sorted(names))} of the task {config.task_name}, expected "
+                "another task: its map with goals and frontiers is computed only in environments"
             )
         if WAYPOINT in names and not self.has_goal:
             raise ArgumentError(

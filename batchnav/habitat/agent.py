@@ -15,7 +15,7 @@ from batchnav.habitat.mapper import HabitatMapper
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.weights import load_policy
-from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
+from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNavConfig
 
 
@@ -79,7 +79,7 @@ class HabitatAgent:
         self._names = {name: name for name in seen if name not in MAP_SPECS}
         if "pointgoal" in self._names:
             self._names["pointgoal"] = goal_sensor(self.config)
-        if "imagegoal" in self._names and isinstance(self.config.task, InstanceImageNavConfig):
+        if "imagegoal" in self._names and TASKS[self.config.task_name].goal_kind == "instance":
             self._names["imagegoal"] = "instance_imagegoal"
         mapped = frozenset(seen & MAP_SPECS.keys())
         self._mapper = HabitatMapper(mapped, self.config) if mapped else None

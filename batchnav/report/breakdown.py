@@ -34,7 +34,7 @@ def breakdowns(evaluation: Evaluation, played: Sequence[Played], metric: Metric)
     tables = {
         "geodesic distance to the goal": quantiles(found.distance, DISTANCES),
         "detour: geodesic over straight line": quantiles(found.detour, "{:.2f} to {:.2f}"),
-        "goal category": by_category(evaluation, played[0]),
+        "goal category": by_category(evaluation),
         "scene": {
             name: np.flatnonzero(played[0].episodes["scene"] == k) for k, name in enumerate(evaluation.names)
         },

@@ -84,7 +84,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         header=_header(evaluation, agents), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
         metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
         table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in agents.items()},
-        kinds=kinds_of(played[0].player.config.task), failures={
+        kinds=kinds_of(played[0].player.config), failures={
             name: failure_table(evaluation, each) for name, each in agents.items() if each.failures is not None
         },
         breakdowns=breakdowns(evaluation, played, metric), ends=bar_ends(metric, played),
@@ -180,7 +180,7 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
         radius = float(episode.goals[0].radius or 0.0) if episode.goals else 0.0
         found["goal"] = [*places(plan, goals.nearest[None])[0], round(max(radius * plan.pixels_per_metre, 5.0), 1)]
         found["shortest"] = places(plan, goals.path)
-        found["category"] = getattr(episode, "object_category", None)
+        found["category"] = getattr(episode, "goal_name", None)
     return found
 
 

@@ -29,7 +29,7 @@ from batchnav.sim.simulator import BAD_ACTION, NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import MAX_CANDIDATES, MIN_ISLAND_RADIUS, EpisodeTable, table_row
 from batchnav.tasks.steps import FINITE, advance_body, bind, bind_advance, bind_begin, record_step_metrics
-from batchnav.types import Metric
+from batchnav.types import GoalKind, Metric
 
 
 class ProgressState(NamedTuple):
@@ -226,6 +226,7 @@ class ProgressTask:
 
     Config: type = TaskConfig
     title = "Progress"
+    goal_kind: GoalKind = ""
     episode_file = "starts_{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward")
     metric_specs = progress_metrics(Metric("progress", low=-math.inf, headline=True), Metric("share", high=1.0))

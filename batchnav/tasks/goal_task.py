@@ -41,7 +41,7 @@ from batchnav.tasks.goal_state import (
     NextEpisode,
 )
 from batchnav.tasks.steps import FINITE, KernelPair, bind, bind_advance, bind_begin
-from batchnav.types import Metric
+from batchnav.types import GoalKind, Metric
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class GoalTask:
 
     Config: type = GoalTaskConfig
     title = "Goal"
+    goal_kind: GoalKind = "point"
     episode_file = "{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward", "shortest_path")
     metric_specs: tuple[Metric, ...] = METRIC_SPECS

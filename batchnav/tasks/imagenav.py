@@ -72,6 +72,7 @@ class ImageNav(GoalTask):
 
     Config = ImageNavConfig
     title = "ImageGoal"
+    goal_kind = "pose"
     episode_file = "imagenav_{split}.json.gz"
     reference_agents = ("random", "forward", "shortest_path")
     metric_specs = (

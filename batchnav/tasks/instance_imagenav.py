@@ -55,6 +55,7 @@ class InstanceImageNav(ObjectNav):
 
     Config = InstanceImageNavConfig
     title = "Instance ImageGoal"
+    goal_kind = "instance"
     episode_file = "instance_imagenav_{split}.json.gz"
     reference_agents = ("random", "forward", "shortest_path")
     goal_images = _IMAGES

@@ -25,7 +25,7 @@ from batchnav.tasks.goal_state import METRIC_SPECS
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
 from batchnav.tasks.objectnav_kernels import AIM, BEGIN, SAMPLE, SCORE, ObjectMetrics, ObjectParameters
 from batchnav.tasks.steps import bind
-from batchnav.types import Metric
+from batchnav.types import GoalKind, Metric
 
 HM3D = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
 """Categories of HM3D ObjectNav by number. Procedural houses have them too."""
@@ -69,6 +69,7 @@ class ObjectNav(GoalTask):
 
     Config = ObjectNavConfig
     title = "ObjectGoal"
+    goal_kind: GoalKind = "category"
     episode_file = "objectnav_{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward", "map_searcher", "shortest_path")
     metric_specs = (*METRIC_SPECS, Metric("start_distance", shown=False), Metric("category", shown=False))

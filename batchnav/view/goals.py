@@ -22,7 +22,7 @@ class ShownGoals(NamedTuple):
     path: np.ndarray
     """f32 [K, 3]: the shortest path from the start to `nearest`."""
     objects: np.ndarray = _NO_POINTS
-    """f32 [G, 3]: centres of the objects of the category; empty for goals that are places."""
+    """f32 [G, 3]: centres of the objects that are goals; empty for goals that are places."""
     view_points: np.ndarray = _NO_POINTS
     """f32 [P, 3]: view points of these objects."""
 
@@ -31,7 +31,7 @@ def shown_goals(episode: Episode, scene: Scene) -> ShownGoals | None:
     """The goals of an episode in the frame of its scene; None where it has none."""
     start = np.array(episode.start_position, np.float32)
     if isinstance(episode, ObjectNavEpisode):
-        objects = [g for g in scene.goals.objects if g.category == episode.object_category] if scene.goals else []
+        objects = [g for g in scene.goals.objects if g.category == episode.goal_name] if scene.goals else []
         if not objects:
             return None
         places = np.concatenate([goal.view_points for goal in objects])

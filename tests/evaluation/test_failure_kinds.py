@@ -40,6 +40,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.imagenav import ImageNavConfig
+from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.view.agent_map import map_picture, packed_map, unpacked_map
 from batchnav.view.topdown import AMBER, BLUE, TopDownMap
@@ -98,6 +99,27 @@ def test_each_failure_has_one_kind(category, poses, last_action, kind):
 @pytest.mark.parametrize(
     ("poses", "last_action", "kind"),
     [
+        ([(MIDDLE, NORTH), (BY_BED, NORTH)], STOP, WRONG_OBJECT),
+        ([(BY_BED, SOUTH)], FORWARD, NEVER_SAW),
+        ([(BY_CHAIR, NORTH), (MIDDLE, SOUTH)], FORWARD, PASSED),
+        ([(MIDDLE, NORTH)] * 40, FORWARD, OUT_OF_STEPS),
+    ],
+)
+def test_failures_of_instance_imagenav_are_about_the_object_of_the_image(poses, last_action, kind):
+    scene, camera = furnished(), np.array([(0.0, 1.0, 0.0, 0.0, 0.0, 1.0)], np.float32)
+    goals = scene.goals._replace(objects=tuple(goal._replace(images=camera) for goal in scene.goals.objects))
+    scene = scene._replace(goals=goals.instances)
+    bank = SceneBank.pack([scene], "cpu", frozenset({"goal"}), goal_categories=())
+    walked = [trajectory(scene, poses, last_action)] * 2
+    chair = bank.goal_categories.index(str(next(g.object_id for g in scene.goals.objects if g.name.startswith(CHAIR))))
+    episodes = {"success": np.array([0.0, 1.0]), "scene": np.zeros(2, np.int32), "category": np.full(2, chair)}
+    config = NavConfig(sensors=("rgb",), task=InstanceImageNavConfig())
+    assert failure_kinds(bank, config, episodes, walked).tolist() == [kind, ""] and kind in kinds_of(config)
+
+
+@pytest.mark.parametrize(
+    ("poses", "last_action", "kind"),
+    [
         ([(MIDDLE, NORTH), (BY_BED, NORTH)], STOP, WRONG_HEADING),  # the task asks for another heading there
         ([(MIDDLE, NORTH), (BY_BED, NORTH)], FORWARD, PASSED_BY),
         ([(BY_BED, NORTH), (MIDDLE, NORTH)], STOP, PASSED_BY),
@@ -112,7 +134,7 @@ def test_each_failure_of_imagenav_has_one_kind(poses, last_action, kind):
     config = NavConfig(sensors=("rgb",), task=ImageNavConfig(success_angle_deg=25.0))
     goals = [scene.navmesh.snap(np.array([[x - 0.7, 0.0, z]], np.float32))] * 2
     assert failure_kinds(bank, config, episodes, walked, goals=goals).tolist() == [kind, ""]
-    assert kind in kinds_of(config.task) and not kinds_of(NavConfig().task)
+    assert kind in kinds_of(config) and not kinds_of(NavConfig())
 
 
 @pytest.fixture(scope="module")

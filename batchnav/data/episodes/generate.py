@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import cast
 
 import torch
@@ -17,6 +17,7 @@ from batchnav.scene.scene import Scene
 from batchnav.sim.bodies import BodyConfig
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks.flee import Flee, FleeConfig
+from batchnav.tasks.goal_task import GoalTaskConfig
 from batchnav.tasks.pointnav import PointNav, PointNavConfig, pointnav_simulator
 
 LEVELS = {"easy": (1.5, 3.0), "medium": (3.0, 5.0), "hard": (5.0, 10.0)}
@@ -24,29 +25,29 @@ LEVELS = {"easy": (1.5, 3.0), "medium": (3.0, 5.0), "hard": (5.0, 10.0)}
 
 
 def generate_episodes(
-    scene: Scene, number: int, seed: int = 0, config: PointNavConfig | None = None, islands: str = "all"
+    scene: Scene, number: int, seed: int = 0, config: GoalTaskConfig | None = None, islands: str = "all"
 ) -> list[Episode]:
     """Sample PointNav episodes in a scene.
 
-    Start and goal lie on one storey, on an island of radius >= 1.5 m, with a geodesic distance of 1 to 30 m; few
-    episodes are nearly straight. The episodes are the first ones that the environments of a `PointNavEnv` with this
-    seed sample, so equal scene, number and seed give equal episodes. The scene's navmesh is used unchanged: for another
-    body, load the scene with that body's settings.
+    Start and goal lie on one storey, on an island of radius >= 1.5 m, with a geodesic distance of 1 to 30 m unless
+    `config` has other limits; few episodes are nearly straight. The episodes are the first ones that the environments
+    of a `PointNavEnv` with this seed sample, so equal scene, number and seed give equal episodes. The scene's navmesh
+    is used unchanged: for another body, load the scene with that body's settings.
 
     Args:
         scene: where the episodes take place.
         number: number of episodes.
         seed: seed for sampling.
-        config: the task; None for the defaults.
+        config: distances and success radius, those of any task with a goal; None for PointNav's defaults.
         islands: islands that episodes take place on: "all"; "largest"; "indoor", those below a ceiling, without roofs
             and yards; or the number of an island (`data/sources/islands.py`).
 
     Raises EpisodeError where the scene offers no episode.
     """
     number = check_int("number", number, 1, MAX_ENVS)
-    config = config or PointNavConfig()
+    given = {} if config is None else {f.name: getattr(config, f.name) for f in fields(GoalTaskConfig)}
     scene = keep_islands(scene, islands)
-    sim = pointnav_simulator(SceneBank.pack([scene]), number, config, seed=seed)
+    sim = pointnav_simulator(SceneBank.pack([scene]), number, PointNavConfig(**given), seed=seed)
     sim.reset()
     state = cast(PointNav, sim.task).state
     return _episodes(scene, sim, state.goal, state.start_distance)

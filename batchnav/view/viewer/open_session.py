@@ -5,22 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.folders import SCENES_DIR
-from batchnav.data.objectnav.generate import generate_objectnav
-from batchnav.data.objectnav.view_points import with_goals
+from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
 from batchnav.data.played_file import load_played, playable
 from batchnav.data.scene_ref import scene_ids
 from batchnav.data.scenes import find_scenes
-from batchnav.envs.config import nav_config
+from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import goal_categories_of, needed_appearance
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.players import Player
 from batchnav.scene.bank import SceneBank
-from batchnav.tasks.objectnav import ObjectNavConfig
+from batchnav.scene.scene import Scene
+from batchnav.tasks import TASKS
 from batchnav.view.viewer.session import Session
 
 SAMPLED_EPISODES = 20
@@ -61,12 +62,7 @@ def open_session(
         loaded = file.scenes(found, scenes_dir, config.body.navmesh)
         found = playable(found, {scene.name: scene for scene in loaded})
     elif ids:
-        loaded = find_scenes(ids, scenes_dir, config.body.navmesh)
-        if isinstance(config.task, ObjectNavConfig):
-            loaded = with_goals(loaded, config.task.rules, config.task.labels, device)
-            found = [*generate_objectnav(loaded, SAMPLED_EPISODES, 0, config.task.rules, config.task.labels).episodes]
-        else:
-            found = [e for scene in loaded for e in generate_episodes(scene, SAMPLED_EPISODES, 0, islands="indoor")]
+        loaded, found = sampled(find_scenes(ids, scenes_dir, config.body.navmesh), config, device)
     else:
         raise ArgumentError(
             "view: found neither scenes nor --episodes, expected scene ids (such as house:7) or an episode file"
@@ -74,3 +70,18 @@ def open_session(
     fields = frozenset().union(*(needed_appearance(c) for c in (config, *(p.config for p in players.values()))))
     bank = SceneBank.pack(loaded, device, fields, goal_categories=categories)
     return Session(bank, found, players, config, renderer)
+
+
+def sampled(scenes: list[Scene], config: NavConfig, device: torch.device) -> tuple[list[Scene], list[Any]]:
+    """The scenes with the goals that the task needs, and episodes in them.
+
+    Goals that are places have the task's distances from the start; for tasks without goals they have PointNav's.
+    """
+    kind = TASKS[config.task_name].goal_kind
+    task: Any = config.task
+    if kind in OBJECT_GOALS:
+        objects = OBJECT_GOALS[kind]
+        scenes = objects.with_goals(scenes, task.rules, task.labels, device)
+        return scenes, objects.generate(scenes, SAMPLED_EPISODES, 0, task.rules, task.labels).episodes
+    goals = task if kind else None
+    return scenes, [e for scene in scenes for e in generate_episodes(scene, SAMPLED_EPISODES, 0, goals, "indoor")]

@@ -25,7 +25,6 @@ from batchnav.scene.scene import Scene
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sim.bodies import STOP
 from batchnav.tasks import TASKS
-from batchnav.tasks.goal_free import ProgressTask
 from batchnav.types import Metric
 from batchnav.view.agent_map import PackedMap, map_picture, map_place, packed_map, unpacked_map
 from batchnav.view.goals import ShownGoals, shown_goals
@@ -163,7 +162,7 @@ class Session:
     @property
     def goals(self) -> ShownGoals | None:
         """The current episode's goals; None for tasks without a goal."""
-        if issubclass(TASKS[self.config.task_name], ProgressTask):  # start files list goals that these tasks ignore
+        if not TASKS[self.config.task_name].goal_kind:  # start files list goals that these tasks ignore
             return None
         if self.number not in self._goals:
             self._goals = {self.number: shown_goals(self.episode, self.scene)}

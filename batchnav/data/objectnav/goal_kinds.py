@@ -1,0 +1,35 @@
+"""Goals that are objects, by `Task.goal_kind`: how scenes get them, how episodes are sampled and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from batchnav.data.objectnav.episode_file import save_objectnav
+from batchnav.data.objectnav.generate import generate_objectnav
+from batchnav.data.objectnav.image_goals import with_image_goals
+from batchnav.data.objectnav.instance_file import generate_instances, save_instances
+from batchnav.data.objectnav.view_points import with_goals
+from batchnav.scene.scene import Scene
+
+
+class ObjectGoals(NamedTuple):
+    """Functions for one kind of goals. Rules and labels are names, as the task's configuration has them."""
+
+    with_goals: Callable[..., list[Scene]]
+    """The scenes with goals, from (scenes, rules, labels, device)."""
+    generate: Callable[..., Any]
+    """A dataset of sampled episodes, from (scenes, episodes per scene, seed, rules, labels)."""
+    save: Callable[..., None]
+    """Writes a dataset, given (dataset, path, content)."""
+
+
+OBJECT_GOALS: Mapping[str, ObjectGoals] = {
+    "category": ObjectGoals(with_goals, generate_objectnav, save_objectnav),
+    "instance": ObjectGoals(
+        with_image_goals,
+        lambda scenes, per_scene, seed, rules, labels: generate_instances(scenes, per_scene, seed, rules),
+        save_instances,
+    ),
+}
+"""By kind. Other kinds of goals need nothing of a scene but its navmesh."""

@@ -1,0 +1,82 @@
+"""Kinds of goals: every task names one, and tasks of users are treated by theirs."""
+
+import typing
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from labelled import labelled_scene
+
+from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv
+from batchnav.evaluation.failure_kinds import FAILURES, kinds_of
+from batchnav.tasks import TASKS
+from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
+from batchnav.tasks.imagenav import ImageNav, ImageNavConfig
+from batchnav.tasks.objectnav import ObjectNav
+from batchnav.types import GoalKind
+
+CHAIR = "chair", (-0.3, 0.0, 1.2), (0.3, 0.8, 1.8)
+
+
+@dataclass(frozen=True)
+class OwnImageNavConfig(ImageNavConfig):
+    """Settings of a user's ImageNav."""
+
+
+class OwnImageNav(ImageNav):
+    """A user's ImageNav."""
+
+    Config = OwnImageNavConfig
+
+
+@dataclass(frozen=True)
+class OwnSearchConfig(GoalTaskConfig):
+    """Settings of a user's search, which are not those of ObjectNav."""
+
+    success_angle_deg: float = 180.0
+    categories: tuple[str, ...] = ("chair",)
+    rules: str = "hm3d_v2"
+    labels: str = "hm3d"
+
+
+class OwnSearch(ObjectNav):
+    """A user's search."""
+
+    Config = OwnSearchConfig
+
+
+@pytest.fixture
+def own():
+    """Users' tasks, registered for one test."""
+    known = dict(TASKS)
+    TASKS.update(own_image=OwnImageNav, own_search=OwnSearch)
+    yield TASKS
+    TASKS.clear()
+    TASKS.update(known)
+
+
+def test_every_task_names_the_kind_of_its_goals():
+    kinds = {name: task.goal_kind for name, task in TASKS.items()}
+    assert set(kinds.values()) == set(typing.get_args(GoalKind)) and GoalTask.goal_kind == "point"
+    for name, task in TASKS.items():
+        needs_objects = task.goal_categories(task.Config()) is not None
+        assert needs_objects == (kinds[name] in OBJECT_GOALS), name
+        assert (task.goal_image_size(task.Config()) is not None) == (kinds[name] == "instance"), name
+
+
+def test_failures_of_a_users_task_have_the_kinds_of_its_goals(own):
+    own_image, own_search = (NavConfig(task=kind()) for kind in (OwnImageNavConfig, OwnSearchConfig))
+    assert kinds_of(own_image) == kinds_of(NavConfig(task=ImageNavConfig())) and kinds_of(own_image)
+    assert kinds_of(own_search) == FAILURES and kinds_of(NavConfig()) == ()
+
+
+def test_scenes_get_the_goals_of_a_users_task(own):
+    env = NavEnv([labelled_scene([CHAIR])], 2, "cpu", task="own_search", sensors=(), seed=1)
+    env.reset()
+    (chair,) = env.bank.scenes[0].goals.objects
+    goals = torch.from_numpy(chair.view_points)
+    assert (torch.cdist(env.task.goal_position, goals).min(1).values < 1e-3).all()
+    assert np.all(env.task.state.start_distance.numpy() >= 1.0)
