@@ -69,7 +69,7 @@ class Frame(Protocol):
     appearance: Any
     """Fields of `scene.appearance.Appearance` on the device, or None."""
     semantic_appearance: Any
-    """The same of the triangles in images with `semantic`."""
+    """Fields of `Appearance` of the mesh with the ids, for images with `semantic`, or None."""
     max_climb: float
     """Step height that the scenes' navmeshes are baked for, metres."""
 

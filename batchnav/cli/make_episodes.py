@@ -52,9 +52,9 @@ def make_episodes(
         preset: environment whose body the navmesh is for, such as objectnav_hm3d; default: navmeshes as they are.
         rules: rules of ObjectNav's view points and episodes: hm3d_v2, hssd, ovon or procthor; default: the
             preset's, or hm3d_v2.
-        labels: map from the scenes' labels to ObjectNav's categories: hm3d, mp3d, hssd, procthor, procedural or all;
-            default: the preset's, or hm3d.
-        device: device that renders for ObjectNav: auto, cpu or cuda.
+        labels: mapping from the scenes' labels to ObjectNav's categories: hm3d, mp3d, hssd, procthor, procedural or
+            all; default: the preset's, or hm3d.
+        device: device that renders objects, for objectnav and instance_imagenav: auto, cpu or cuda.
     """
     from batchnav.data.episodes.episode_file import save_episodes
     from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS

@@ -22,9 +22,9 @@ class EvaluateOptions:
     task: str = "pointnav"
     """Task of reference agents that are evaluated without a policy; a policy's file names its task."""
     split: str = "val"
-    """Name of a fixed episode file: val, test (procedural houses); PointNav and ObjectNav: building (corridor floors).
-    PointNav only: hall, block, scan (other scene families), and wide_val, wide_test (bodies of radius 0.18 m, as in the
-    Habitat challenges)."""
+    """Name of a fixed episode file of the task. All tasks: val, test (procedural houses). PointNav and ObjectNav:
+    building (corridor floors). ObjectNav: procthor (ProcTHOR houses). PointNav: hall, block, scan, course (other scene
+    families), and wide_val, wide_test (bodies of radius 0.18 m, as in the Habitat challenges)."""
     episodes: Path | None = None
     """Episode file to use instead of --split: your own, or Habitat's with its folder `content`."""
     scenes_dir: Path = SCENES_DIR

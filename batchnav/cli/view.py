@@ -43,8 +43,8 @@ class Options:
     task: str = "pointnav"
     """Task of reference agents, and of your agent, where there is no policy; a policy's file names its task."""
     episodes: str | None = None
-    """Episode file, or the name of a bundled one: val, test, hall, building, block or scan. Default: episodes are
-    sampled in the scenes."""
+    """Episode file, or the name of a bundled one, such as val, building or objectnav_val. Default: episodes are sampled
+    in the scenes."""
     scenes_dir: Path = SCENES_DIR
     """Folder that contains the scenes of Habitat's episodes."""
     device: str = "auto"

@@ -133,7 +133,7 @@ def load_scenes(
     two_sided: bool = False,
     islands: str = "all",
 ) -> list[Scene]:
-    """Load scenes by name, with progress; in parallel processes where there are many to make.
+    """Load scenes by name as a list of `Scene`s, with progress, in parallel processes if there are many to make.
 
     The first call also compiles the kernels of PointNav with depth in the background.
 

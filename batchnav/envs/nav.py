@@ -204,7 +204,7 @@ class NavEnv(gym.vector.VectorEnv):
         self._out = self._own if out is None else out
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all agents: actions -> observation, reward, terminated, truncated, info."""
+        """Step all agents: actions -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info."""
         self._check_playing()
         bodies, mode = self.sim.bodies, self.metadata["autoreset_mode"]
         ended = bodies.done.clone() if mode == AutoresetMode.NEXT_STEP else None
@@ -336,6 +336,7 @@ class NavEnv(gym.vector.VectorEnv):
 class PointNavEnv(NavEnv):
     """`NavEnv` for PointGoal navigation with a depth camera.
 
-    Observations: {"depth": f32 [N, 1, H, W] in 0..1, "pointgoal": f32 [N, 2] (rho in metres, -phi in radians)}.
+    Observations: {"depth": f32 [N, 1, H, W] in 0..1, "pointgoal": f32 [N, 2]: distance of the goal, metres, and its
+    bearing, radians, positive to the left}.
     terminated: the agent called stop; truncated: the step limit was reached.
     """

@@ -119,7 +119,15 @@ def evaluate(
 
 @torch.inference_mode()
 def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
-    """Play one episode in every environment, and record poses, actions and images."""
+    """Play one episode in every environment, and record poses, actions, images and maps.
+
+    Args:
+        agent: chooses the actions.
+        env: environment to play in; it is reset with `seed`.
+        seed: seed for episode sampling, where there is no episode table.
+
+    Returns a `Recording` for each environment.
+    """
     n, bodies = env.num_envs, env.sim.bodies
     observations, _ = env.reset(seed=seed)
     agent.reset(n)

@@ -138,7 +138,10 @@ class Learner:
             self._learn_minibatch = self._learn_together
 
     def update(self, progress: float) -> UpdateStats:
-        """Collect one rollout and learn from it. `progress`: finished fraction of the run, 0 to 1, for schedules."""
+        """Collect one rollout and learn from it. `progress`: finished fraction of the run, 0 to 1, for schedules.
+
+        Returns the update's statistics on the device; `read()` copies them to the host.
+        """
         config, ranks, timer = self.config, self.ranks, Timer(self.device)
         lr = learning_rate(progress, config.learning_rate, self.frames_per_update // config.minibatches)
         self.lr.fill_(lr)

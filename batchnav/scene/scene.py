@@ -33,13 +33,17 @@ class Scene(NamedTuple):
     """One scene on the host; `SceneBank.pack` copies scenes to a device."""
 
     name: str
+    """Scene id, or the path of the file."""
     mesh: TriangleMesh
+    """Triangles that cameras see, with their appearance."""
     navmesh: NavMesh
+    """Surface that agents can walk on, on the CPU."""
     bvh: BVH
+    """Bounding volume hierarchy of the triangles, for ray casting."""
     semantic: Scene | None = None
-    """The same scene with the mesh that has the ids, where ids have a mesh of their own, as in HM3D."""
+    """The same scene with the mesh that has the ids, in datasets with a separate mesh for ids, such as HM3D."""
     goals: SceneGoals | None = None
-    """Goals of ObjectNav; None where none were made for this scene."""
+    """Goals of ObjectNav and Instance ImageNav (`batchnav.with_goals`); None: none were made for this scene."""
 
     def __repr__(self) -> str:
         """One line instead of the arrays."""

@@ -46,7 +46,7 @@ class RGBConfig:
     alone, which is faster and slightly less smooth."""
 
     samples: Literal[1, 4] = 1
-    """Samples per pixel, averaged: 4 antialias edges, at four times the cost of rendering and shading."""
+    """Samples per pixel, averaged: 4 antialias edges, at 3.5 times the cost of rendering and shading."""
 
     rgb_noise: Literal["none", "gaussian", "speckle"] = "none"
     """Noise as in habitat-sim. For each channel of each pixel, with n ~ N(0, 1), x = noise_intensity (noise_sigma n +

@@ -40,7 +40,8 @@ class BodyConfig:
     agent_height: float = 1.5
     """Height of the body, metres. A scene's navmesh must be baked for it."""
     control: Literal["v0", "v1", "velocity"] = "v0"
-    """Action space: Habitat's four actions (v0), six with look up and look down (v1), or two speeds (velocity)."""
+    """Action space: Habitat's four actions (v0), six with look up and look down (v1), or linear and angular velocity
+    (velocity)."""
     forward_step: float = 0.25
     """Length of a forward step, metres."""
     turn_angle_deg: float = 10.0
@@ -50,7 +51,7 @@ class BodyConfig:
     max_tilt_deg: float = 60.0
     """Largest tilt up and down, degrees."""
     velocity: VelocityConfig = field(default_factory=VelocityConfig)
-    """Ranges of the speeds, for the control "velocity"."""
+    """Ranges of the velocities, for the control "velocity"."""
     sliding: bool = True
     """Slide along walls. False: walls stop the agent."""
     actuation_noise: float = 0.0

@@ -51,7 +51,7 @@ class ObjectNavConfig(GoalTaskConfig):
     rules: str = "hm3d_v2"
     """Name of the rules for making view points in scenes without goals (`batchnav.data.objectnav`)."""
     labels: str = "hm3d"
-    """Name of the map from the scenes' labels to categories, for these scenes."""
+    """Name of the mapping from the labels of such scenes to categories."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

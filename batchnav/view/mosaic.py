@@ -1,4 +1,4 @@
-"""Sensor images as colour pictures, single or in rows."""
+"""Sensor images as colour images, single or in a grid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOLE = (20, 20, 20)
 
 
 def colour_depth(depth: np.ndarray, far: float = 1.0) -> np.ndarray:
-    """Depth f32 [..., H, W], yellow near and purple at `far` and beyond, holes dark -> u8 [..., H, W, 3]."""
+    """Colours of depth f32 [..., H, W]: u8 [..., H, W, 3], yellow near, purple at `far` and beyond, dark in holes."""
     depth = np.asarray(depth, np.float32)
     # The square root gives most colours to the near range, where most surfaces are.
     nearness = 1.0 - np.sqrt(np.clip(np.nan_to_num(depth) / far, 0.0, 1.0))
@@ -31,7 +31,7 @@ def colour_depth(depth: np.ndarray, far: float = 1.0) -> np.ndarray:
 
 
 def colour(values: np.ndarray, spec: Spec) -> np.ndarray:
-    """Sensor images [..., C, H, W] as pictures u8 [..., H, W, 3].
+    """Sensor images [..., C, H, W] as colour images u8 [..., H, W, 3].
 
     One channel is depth, or ids with one colour each; three channels are colour. ArgumentError for other channels.
     """
@@ -51,7 +51,7 @@ def holds_ids(spec: Spec) -> bool:
 
 
 def colour_ids(ids: np.ndarray) -> np.ndarray:
-    """Ids i32 [..., H, W] -> u8 [..., H, W, 3]: each id has the same colour in every picture; 0 is dark."""
+    """Ids i32 [..., H, W] -> u8 [..., H, W, 3]: each id has the same colour in every image; 0 is dark."""
     # Multiples of the golden ratio keep consecutive hues far apart.
     hue = (np.asarray(ids, np.float64) * 0.618033988749895)[..., None] + np.array([0.0, 2.0, 1.0]) / 3.0
     colours = 105.0 + 130.0 * np.clip(np.abs(hue % 1.0 * 6.0 - 3.0) - 1.0, 0.0, 1.0)
@@ -61,20 +61,23 @@ def colour_ids(ids: np.ndarray) -> np.ndarray:
 def depth_mosaic(
     depth: np.ndarray, columns: int | None = None, scale: int = 1, gap: int = 2, far: float = 1.0
 ) -> Image.Image:
-    """Depth images f32 [N, H, W] (0..1, or metres with a matching `far`) in rows, as one picture."""
+    """A grid of depth images f32 [N, H, W] in one image. Colours: `colour_depth`; layout: `mosaic`.
+
+    Depth is 0..1, or metres with `far` in metres. ArgumentError for another shape.
+    """
     if depth.ndim != 3 or not len(depth):
         raise ArgumentError(f"depth: found shape {list(depth.shape)}, expected [N, H, W] with N >= 1")
     return mosaic(colour_depth(depth, far), columns, scale, gap)
 
 
 def mosaic(pictures: np.ndarray, columns: int | None = None, scale: int = 1, gap: int = 2) -> Image.Image:
-    """Pictures u8 [N, H, W, 3] in rows, as one picture; the first is at the top left.
+    """A grid of images in one image; the first is at the top left.
 
     Args:
-        pictures: all of one size.
-        columns: pictures per row; default: about the square root of N.
+        pictures: u8 [N, H, W, 3].
+        columns: images per row; default: the square root of N, rounded up.
         scale: integer enlargement factor.
-        gap: white pixels between pictures.
+        gap: white pixels between images.
     """
     n, height, width, _ = pictures.shape
     columns = min(n, columns or math.ceil(math.sqrt(n)))

@@ -2,13 +2,15 @@
 
 STORY = """# Batched simulation, explained with CartPole
 
+*For readers who ask what limits the speed of batched simulation, and what more environments do for PPO.*
+
 CartPole is a very small environment: about forty multiplications and additions per step. Its throughput therefore shows
 the costs of batched simulation that are not arithmetic: launches, memory traffic and random numbers.
 
 Read `batchnav/cartpole/plain.py` first. `batchnav/cartpole/step.py` is the fast implementation, `train/cartpole.py`
 trains a policy, and `eval/speed_cartpole.py` measures. `eval/cartpole/page.py` writes this page from the rows of
-`eval/results/cartpole.jsonl`. The study repeats a course report on batched environments, and explains the result that
-differs: PPO with more environments.
+`eval/results/cartpole.jsonl`. The study repeats a course report on batched environments, and explains why PPO did not
+learn faster with more environments there.
 
 1. **Launches limit small batches.** A call from Python takes microseconds, and so does a kernel launch; a CartPole step
    takes a nanosecond. A step of all environments therefore takes the same time for any number of them until the device
@@ -17,9 +19,9 @@ differs: PPO with more environments.
    start before the first has ended.
 2. **Memory bandwidth limits large batches**, so a step should move few bytes. The state is the observation, and the
    reward is written once. A record is written only for episodes that end, and it is contiguous: memory transfers are 32
-   bytes wide, so three scattered numbers cost as much as three times eight contiguous numbers. The
-   initial state of the next episode depends on the time step, which all environments share; an episode number would
-   have to be loaded for each environment. An action of one byte instead of eight saves seven bytes. Successive steps
+   bytes wide, so three scattered numbers move as many bytes as 24 contiguous ones. The initial state of the
+   next episode depends on the time step, which all environments share; an episode number would have to be loaded for
+   each environment. An action of one byte instead of eight saves seven bytes. Successive steps
    traverse the environments in alternating directions, since the data used last is still in the cache.
 3. **Arithmetic is the limit when the policy runs inside the kernel** and the state stays in registers. Sampling initial
    states then costs more than the dynamics, unless they are sampled ahead. If a launch computes one step, a block's

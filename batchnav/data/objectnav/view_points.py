@@ -49,7 +49,18 @@ def with_goals(
     labels: str | LabelMap | None = None,
     device: str | torch.device = "auto",
 ) -> list[Scene]:
-    """The scenes with `goals`; arguments as in `make_goals`."""
+    """Scenes with goals for ObjectNav: objects, and the view points from which each is visible.
+
+    Args:
+        scenes: scenes with object ids, loaded with appearance; their navmeshes are used unchanged.
+        rules: rules for view points, by name ("hm3d_v2", "hssd", "ovon", "procthor"), or other rules.
+        labels: mapping from the scenes' labels to categories, by name ("hm3d", "mp3d", "hssd", "procthor",
+            "procedural", "all"), or another mapping; None: that of the rules.
+        device: "cpu", "cuda" or "auto": device that renders the candidates.
+
+    Returns the scenes with `Scene.goals`. The goals are cached. A scene without objects of these categories has no
+    goals. ArgumentError for an unknown name.
+    """
     scenes = list(scenes)
     return [
         scene._replace(goals=goals)
