@@ -15,11 +15,11 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A6D00", "#56B4E9", "#6
 LEARNING = {
     "return": ("return of an episode", ""),
     "entropy": ("entropy", "nats"),
-    "approx_kl": ("KL divergence, approximate", "nats"),
+    "approx_kl": ("KL divergence", "nats"),
     "policy_loss": ("policy loss", ""),
     "value_loss": ("value loss", ""),
     "mask_loss": ("loss of the predicted mask", ""),
-    "mask_iou": ("intersection over union of the predicted mask", ""),
+    "mask_iou": ("IoU of the predicted mask", ""),
     "explained_variance": ("explained variance of returns", ""),
     "frames_per_second": ("speed", "frames/s"),
 }

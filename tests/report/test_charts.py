@@ -69,7 +69,7 @@ def points(text):
 def test_a_chart_for_each_curve(metrics):
     drawn = {chart.title: chart for chart in charts({"mine": Rows(*load_metrics(metrics))}, SHOWN)}
     assert list(drawn) == [
-        "success", "SPL", "return of an episode", "entropy", "KL divergence, approximate", "policy loss", "value loss",
+        "success", "SPL", "return of an episode", "entropy", "KL divergence", "policy loss", "value loss",
         "speed",
     ]  # fmt: skip
     assert drawn["speed"].unit == "frames/s" and drawn["entropy"].unit == "nats"
