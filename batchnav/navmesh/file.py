@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.errors import NavMeshError
+from batchnav.errors import NavMeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, Tile
 from batchnav.runtime.files.atomic import as_path, replacing
@@ -194,51 +194,62 @@ def _parse_tile(reader: _Reader, index: int, end: int) -> Tile:
 def check_tile(tile: Tile, name: str) -> None:
     """NavMeshError where a tile has an index out of range or a value that is not finite; kernels do not check."""
 
-    def require(ok, field: str, expected: str) -> None:
+    def require(ok, values, field: str, expected: str) -> None:
+        """`ok` and `values` have a row per item of the field; the message shows the first row that is not ok."""
         if not np.all(ok):
-            bad = int(np.argmin(np.reshape(ok, (len(ok), -1)).all(1))) if np.ndim(ok) else ""
-            raise NavMeshError(f"{name}: {field} {bad}: found a bad value, expected {expected}")
+            bad = int(np.argmin(np.reshape(ok, (len(ok), -1)).all(1)))
+            found = shortened(np.asarray(values)[bad].tolist())
+            raise NavMeshError(f"{name}: {field} {bad}: found {found}, expected {expected}")
 
     num_polygons, num_vertices = len(tile.polygons), len(tile.vertices)
     scalars = [tile.walkable_height, tile.walkable_radius, tile.walkable_climb, tile.bv_quant]
+    header, corners = [*tile.low, *tile.high, *scalars], [*tile.low, *tile.high]
     near = f"finite coordinates up to {FARTHEST:g} m"
-    require(np.abs(tile.vertices) <= FARTHEST, "vertex", near)
-    require(np.abs(tile.detail_vertices) <= FARTHEST, "detail vertex", near)
-    require(np.isfinite([*tile.low, *tile.high, *scalars]), "header value", "finite values")
-    require(np.abs(scalars) <= FARTHEST, "header value", f"up to {FARTHEST:g}")
-    require(np.asarray(tile.low) <= np.asarray(tile.high), "bounds, axis", "low <= high")
-    require(np.atleast_1d(0 < tile.bv_quant < 1e6), "bv_quant", "above 0 (a tile with a BV tree)")
-    require(np.abs(np.array([*tile.low, *tile.high])) < FARTHEST, "bounds, axis", "within 1000 km of the origin")
+    require(np.abs(tile.vertices) <= FARTHEST, tile.vertices, "vertex", near)
+    require(np.abs(tile.detail_vertices) <= FARTHEST, tile.detail_vertices, "detail vertex", near)
+    require(np.isfinite(header), header, "header value", "a finite value")
+    require(np.abs(scalars) <= FARTHEST, scalars, "header value", f"up to {FARTHEST:g}")
+    spans = np.stack([tile.low, tile.high], axis=1)
+    require(spans[:, 0] <= spans[:, 1], spans, "bounds, axis", "low <= high")
+    require([0 < tile.bv_quant < 1e6], [tile.bv_quant], "bv_quant", "above 0 (a tile with a BV tree)")
+    require(np.abs(corners) < FARTHEST, corners, "bounds, axis", "within 1000 km of the origin")
     count = tile.polygons["num_vertices"].astype(np.int64)
-    require((count >= 3) & (count <= 6), "polygon", "3 to 6 vertices")
-    require(tile.polygons["area_and_type"] >> 6 == 0, "polygon", "a ground polygon")
-    used = np.arange(6) < count[:, None]
-    require(~used | (tile.polygons["vertices"] < num_vertices), "polygon", f"vertex indices below {num_vertices}")
+    require((count >= 3) & (count <= 6), count, "polygon", "3 to 6 vertices")
+    kind = tile.polygons["area_and_type"] >> 6
+    require(kind == 0, kind, "polygon", "type 0, a ground polygon")
+    used, vertices = np.arange(6) < count[:, None], tile.polygons["vertices"]
+    require(~used | (vertices < num_vertices), vertices, "polygon", f"vertex indices below {num_vertices}")
     neighbours = tile.polygons["neighbours"].astype(np.int64)
     internal = used & (neighbours & EXTERNAL == 0)
-    require(~internal | (neighbours <= num_polygons), "polygon", f"neighbours up to {num_polygons}")
+    require(~internal | (neighbours <= num_polygons), neighbours, "polygon", f"neighbours up to {num_polygons}")
     side = neighbours & 0xFF
-    require(~(used & ~internal) | ((side <= 6) & (side % 2 == 0)), "polygon", "border sides 0, 2, 4 or 6")
+    require(~(used & ~internal) | ((side <= 6) & (side % 2 == 0)), side, "polygon", "border sides 0, 2, 4 or 6")
     _check_details(tile, count, require)
     node = tile.bv_nodes["index"].astype(np.int64)
-    require(np.atleast_1d(num_polygons == 0 or len(node) > 0), "BV tree", "at least one node")
+    require([num_polygons == 0 or len(node) > 0], [len(node)], "BV tree", "at least one node")
     after = np.arange(len(node)) - node
     leads = np.where(node < 0, after <= len(node), node < num_polygons)
-    require(leads, "BV node", "a polygon, or a skip within the tree")
+    require(leads, node, "BV node", "a polygon, or a skip within the tree")
 
 
 def _check_details(tile: Tile, count: np.ndarray, require) -> None:
     """Check that detail meshes are within the tile and their triangles within the detail meshes."""
     base, extra = tile.details["vertex_base"].astype(np.int64), tile.details["num_vertices"].astype(np.int64)
     first, number = tile.details["triangle_base"].astype(np.int64), tile.details["num_triangles"].astype(np.int64)
-    require((extra == 0) | (base + extra <= len(tile.detail_vertices)), "detail mesh", "vertices within the tile")
-    require(first + number <= len(tile.detail_triangles), "detail mesh", "triangles within the tile")
+    num_vertices, num_triangles = len(tile.detail_vertices), len(tile.detail_triangles)
+    last = base + extra
+    require((extra == 0) | (last <= num_vertices), last, "detail mesh", f"at most {num_vertices} vertices")
+    last = first + number
+    require(last <= num_triangles, last, "detail mesh", f"at most {num_triangles} triangles")
     # Shared triangles would let a small file need much memory.
-    require(np.atleast_1d(number.sum() <= len(tile.detail_triangles)), "detail meshes", "triangles of their own")
+    total = number.sum()
+    require([total <= num_triangles], [total], "detail meshes", f"at most {num_triangles} triangles in all")
     owner = np.repeat(np.arange(len(number)), number)
     offset = np.arange(len(owner)) - np.repeat(np.cumsum(number) - number, number)
     corners = tile.detail_triangles[first[owner] + offset, :3]
-    require(corners < (count + extra)[owner][:, None], "detail triangle", "corners of its polygon's detail mesh")
+    require(
+        corners < (count + extra)[owner][:, None], corners, "detail triangle", "corners of its polygon's detail mesh"
+    )
 
 
 def _serialise_tile(tile: Tile) -> bytes:

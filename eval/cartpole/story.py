@@ -32,8 +32,8 @@ learn faster with more environments there.
 ## PPO with more environments
 
 The course report found that PPO did not learn faster with more environments. The reason is in its settings: one pass
-over a larger batch is still one pass, and CartPole needs several hundred optimiser steps at any batch size. With a
-hundred times the environments and the same number of passes, an optimiser step uses a hundred times as many frames.
+over a larger batch is still one pass, and CartPole needs several hundred optimiser steps at any batch size. An
+optimiser step uses a hundred times as many frames with a hundred times the environments and the same number of passes.
 
 Three changes restore the sample efficiency (tables "PPO by number of environments" below): short rollouts split into
 more minibatches; the higher learning rate that the smoother gradients allow; lambda 0.98, which assigns credit over

@@ -168,8 +168,8 @@ def test_bad_indices_are_named():
     refused(spoil("polygons", put("vertices", 0, 0, value=9999)), "vertex indices")
     refused(spoil("polygons", put("neighbours", 0, 0, value=77)), "neighbours")
     refused(spoil("polygons", put("neighbours", 0, 0, value=0x8001)), "border sides")
-    refused(spoil("polygons", put("num_vertices", 0, value=2)), "3 to 6")
-    refused(spoil("polygons", put("num_vertices", 0, value=7)), "3 to 6")
+    refused(spoil("polygons", put("num_vertices", 0, value=2)), "polygon 0: found 2, expected 3 to 6 vertices")
+    refused(spoil("polygons", put("num_vertices", 0, value=7)), "polygon 0: found 7, expected 3 to 6 vertices")
     refused(spoil("polygons", put("area_and_type", 0, value=0x40)), "ground polygon")
     refused(spoil("details", put("triangle_base", 1, value=4000)), "detail mesh")
     refused(spoil("details", put("num_vertices", 1, value=3)), "detail mesh")
@@ -215,7 +215,7 @@ def test_shared_detail_triangles_are_refused():
     good = handmade.two_rooms()
     details = good.tiles[0].details.copy()
     details["triangle_base"], details["num_triangles"] = 0, details["num_triangles"].max()
-    refused(navmesh_file.serialise(good._replace(tiles=[good.tiles[0]._replace(details=details)])), "their own")
+    refused(navmesh_file.serialise(good._replace(tiles=[good.tiles[0]._replace(details=details)])), "triangles in all")
 
 
 def tiles_at(places) -> bytes:
