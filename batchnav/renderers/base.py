@@ -97,7 +97,7 @@ class Renderer(ABC):
         tan_half_hfov = self._tan_half if tan_half_hfov is None else tan_half_hfov
         poses = scene_index, position, heading, pitch, tan_half_hfov
         check_poses(self.num_agents, self.device, *poses)
-        return Poses(*(pose.detach().contiguous() for pose in poses))
+        return Poses(*((pose.detach() if pose.requires_grad else pose).contiguous() for pose in poses))
 
     @abstractmethod
     def _allocate(self) -> None:

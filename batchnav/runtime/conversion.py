@@ -63,9 +63,9 @@ def to_output(value: Any, copy: bool, output: str) -> Any:
     if not copy and output == "torch":
         return value
     if isinstance(value, torch.Tensor):
-        tensor = (
-            value.detach().clone() if copy and (output == "torch" or value.device.type == "cpu") else value.detach()
-        )
+        tensor = value.detach() if value.requires_grad else value
+        if copy and (output == "torch" or value.device.type == "cpu"):
+            tensor = tensor.clone()
         return tensor.cpu().numpy() if output == "numpy" else tensor
     if isinstance(value, Mapping):
         return {name: to_output(part, copy, output) for name, part in value.items()}
