@@ -44,9 +44,8 @@ def list_data(data_path: Path = DATA) -> None:
     for uid, parts in GROUPS.items():
         count = sum(is_present(part, SOURCES[part], data_path) for part in parts)
         first = SOURCES[parts[0]]
-        table.add_row(
-            uid, f"{count} of {len(parts)}", first.link, first.licence, first.needs or "batchnav data download"
-        )
+        how = first.needs or f"batchnav data download {uid}"
+        table.add_row(uid, f"{count} of {len(parts)}", first.link, first.licence, how)
     for uid, manual in MANUAL.items():
         state = "yes" if (data_path / manual.link).is_dir() else "no"
         table.add_row(uid, state, manual.link, manual.licence, manual.how)

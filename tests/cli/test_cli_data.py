@@ -90,3 +90,11 @@ def test_list_data_sets(run, tmp_path, monkeypatch):
     assert "yes" in row and "MIT" in row
     for name in ("habitat_test_scenes", "hm3d", "gibson", "procthor"):
         assert f"│ {name} " in text
+
+
+def test_each_dataset_without_a_form_has_its_command_in_the_list(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    text = run("data", "list", "--data-path", tmp_path)
+    for name in ("habitat_test_scenes", "hm3d_example"):
+        row = next(line for line in text.splitlines() if f"│ {name} " in line)
+        assert f"batchnav data download {name} " in row
