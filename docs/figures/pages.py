@@ -25,7 +25,7 @@ sys.path.append(str(ROOT / "tests"))
 from browser import Page, browser  # noqa: E402
 
 REPORT = {1600: (2450, 1100), 900: (1100, 900), 400: (1750, 400)}
-RUN = {900: (1450, 900)}
+RUN = {900: (1285, 900)}
 VIEWER = {1600: (1000, 1200), 400: (850, 400)}
 """Height of the picture and width of the file, pixels, by width of the window."""
 STEP = 40
