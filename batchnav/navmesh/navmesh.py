@@ -179,7 +179,7 @@ class NavMesh:
     def geodesic_distance(self, starts: Array, goals: Array) -> Array:
         """Length in metres of Habitat's path from starts [N, 3] to goals [N, 3], f32 [N]; inf where there is no path.
 
-        With goals [N, G, 3] (or [G, 3] for a single start) the distance to the nearest goal.
+        Of goals [N, G, 3] (or [G, 3] for a single start), the nearest one counts.
         """
         starts, single = self._points("starts", starts)
         goals = self._goals(goals, len(starts), single)

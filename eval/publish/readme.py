@@ -72,7 +72,7 @@ def _cartpole(name: str, how: str) -> Figure:
 COMPARISONS = (
     Comparison("Training end to end, the paper's network, frames/s, one GPU", _training("", "whole"),
                (_training("network alone", "policy"),)),
-    Comparison("The same on two GPUs, before the newest optimisations", _training("", "whole", 2),
+    Comparison("Training end to end, the paper's network, frames/s, two GPUs, older version", _training("", "whole", 2),
                (_training("network alone", "policy", 2),)),
     Comparison("Rendering 64x64 depth, frames/s, one GPU", _render("", "raycast", "H200", 4096),
                (_render("Warp 1.19", "warp_1.19.0_cubql", "H200", 4096),)),
@@ -109,7 +109,12 @@ def throughput() -> str:
             compared = "; ".join(f"{name}: {rounded(row['value'])}" for name, row in peers if row)
             cells.append([line.quantity, f"**{rounded(ours['value'])}**", compared])
             rows += [ours, *(row for _, row in peers if row)]
-    return markdown(cells) + caption("An untrained policy; one furnished house", rows) if rows else "No figures yet.\n"
+    return (
+        markdown(cells)
+        + caption("Training: an untrained policy in 64 houses. Rendering: one house of 145,840 triangles", rows)
+        if rows
+        else "No figures yet.\n"
+    )
 
 
 def policies() -> str:
