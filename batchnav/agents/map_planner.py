@@ -21,7 +21,7 @@ class MapPlannerAgent(GreedyAgent):
 
 
 class MapSearcherAgent(MapPlannerAgent):
-    """Explores until it sees its goal, walks to it and stops; nothing is learned.
+    """Explores until it sees its goal, goes to it and stops; nothing is learned.
 
     It steers towards the waypoint, which leads to the nearest goal that the agent has seen, or to the nearest frontier
     of its own map (`mapping/search.py`).
