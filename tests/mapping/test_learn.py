@@ -261,7 +261,7 @@ def test_the_command_writes_weights_and_prints_measures(tmp_path, capsys, monkey
 
 
 def test_invalid_options_are_refused(recorded, tmp_path):
-    with pytest.raises(ArgumentError, match="maps: found 48 of training scenes and 0 of held-out scenes"):
+    with pytest.raises(ArgumentError, match="maps: found 48 maps of training scenes and 0 of held-out scenes"):
         batches.split_scenes(recorded, torch.Generator())
     with pytest.raises(ArgumentError, match="steps: found -1"):
         predictor.main(Options(tmp_path / "mine.safetensors", steps=-1))
