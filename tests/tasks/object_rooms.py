@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 import trimesh
-from rooms import make_room
 
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import make_scene
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import Material, Surface, TriangleMesh
+from tests.tasks.rooms import make_room
 
 CATEGORIES = ("chair", "bed")
 BOX = 12

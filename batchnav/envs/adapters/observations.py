@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
@@ -27,6 +28,18 @@ def boxes_of(space: spaces.Space) -> dict[str, spaces.Box]:
     for name in found.keys() - boxes.keys():
         raise ArgumentError(f"env: found {found[name]} for observation {name!r}, expected a Box")
     return boxes
+
+
+def categories_of(space: spaces.Space) -> dict[str, int]:
+    """Number of values of the integer observations [] of a space by name, such as ObjectNav's "objectgoal"."""
+    boxes = boxes_of(space).items()
+    return {name: int(box.high) + 1 for name, box in boxes if box.shape == () and np.issubdtype(box.dtype, np.integer)}
+
+
+def with_discrete(space: spaces.Space) -> spaces.Space:
+    """The space with `Discrete` in place of integer boxes []: libraries read these as categories."""
+    found = {name: spaces.Discrete(number) for name, number in categories_of(space).items()}
+    return spaces.Dict([*{**space.spaces, **found}.items()]) if isinstance(space, spaces.Dict) and found else space
 
 
 def check_autoreset(env: VecEnv | VectorEnv) -> None:

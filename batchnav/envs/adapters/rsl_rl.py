@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 from torch.distributions import OneHotCategorical, kl_divergence
+from torch.nn.functional import one_hot
 
-from batchnav.envs.adapters.observations import by_name, check_autoreset, episode_metrics, num_actions
+from batchnav.envs.adapters.observations import by_name, categories_of, check_autoreset, episode_metrics, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
 from batchnav.runtime.extras import needs_extra
@@ -25,9 +26,10 @@ class RslRlEnv(RslRlVecEnv):
         runner = OnPolicyRunner(RslRlEnv(CartPoleEnv(num_envs=64), max_episode_length=500), config)
 
     Observation groups have the names of the observations ("observation" for a single tensor). Observations are copies;
-    bytes are scaled to f32 in 0..1. Actions are f32 [N, number of actions], of which the largest entry is executed; use
-    `OneHotActions` as the actor's distribution to sample them. extras["time_outs"] is True where an episode was
-    truncated: rsl_rl then bootstraps from the value of the observation before the step. extras["log"] holds the metrics
+    bytes are scaled to f32 in 0..1, and integers such as "objectgoal" become one-hot vectors f32 [N, values]. Actions
+    are f32 [N, number of actions], of which the largest entry is executed; use `OneHotActions` as the actor's
+    distribution to sample them. extras["time_outs"] is True where an episode was truncated: rsl_rl then bootstraps from
+    the value of the observation before the step. extras["log"] holds the metrics
     of the episodes that ended in this step.
     """
 
@@ -42,7 +44,7 @@ class RslRlEnv(RslRlVecEnv):
         check_autoreset(env)
         self.env, self.num_envs, self.device = env, env.num_envs, env.device
         self.num_actions, self.max_episode_length = num_actions(env), max_episode_length
-        self.cfg = cfg or {}
+        self.cfg, self._categories = cfg or {}, categories_of(env.single_observation_space)
         self._steps = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         observation, _ = env.reset()
         check_torch(observation)
@@ -78,11 +80,14 @@ class RslRlEnv(RslRlVecEnv):
         self.env.close()
 
     def _keep(self, observation: Any) -> None:
-        tensors = {
-            name: tensor.float() / 255.0 if tensor.dtype == torch.uint8 else tensor.clone()
-            for name, tensor in by_name(observation).items()
-        }
+        tensors = {name: self._as_floats(name, tensor) for name, tensor in by_name(observation).items()}
         self._observations = TensorDict(tensors, batch_size=[self.num_envs], device=self.device)
+
+    def _as_floats(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy of an observation as rsl_rl's networks read it."""
+        if name in self._categories:
+            return one_hot(tensor.long(), self._categories[name]).float()
+        return tensor.float() / 255.0 if tensor.dtype == torch.uint8 else tensor.clone()
 
 
 class OneHotActions(Distribution):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from batchnav.envs.adapters.observations import check_autoreset, episode_metrics, num_actions
+from batchnav.envs.adapters.observations import check_autoreset, episode_metrics, num_actions, with_discrete
 from batchnav.runtime.conversion import check_torch
 from batchnav.runtime.extras import needs_extra
 from batchnav.types import VecEnv
@@ -25,6 +25,7 @@ class SkrlEnv(Wrapper):
         SequentialTrainer(env=env, agents=agent, cfg={"timesteps": 1000}).train()
 
     Observations are copies f32 [N, sum of all sizes], flattened as skrl's models expect (`unflatten_tensorized_space`);
+    integers such as "objectgoal" have a `Discrete` space, which skrl's models read as one-hot vectors;
     actions i64 [N, 1]; reward and flags [N, 1]. A step limit sets `truncated` only if the episode did not also
     terminate. infos["episode"] holds means over the episodes that ended in this step, which the trainer logs.
 
@@ -43,7 +44,7 @@ class SkrlEnv(Wrapper):
     @property
     def observation_space(self) -> spaces.Space:
         """Space of one environment."""
-        return self._env.single_observation_space
+        return with_discrete(self._env.single_observation_space)
 
     @property
     def action_space(self) -> spaces.Space:
@@ -80,4 +81,5 @@ class SkrlEnv(Wrapper):
         self._env.close()
 
     def _flat(self, observation: Any) -> torch.Tensor:
-        return flatten_tensorized_space(tensorize_space(self.observation_space, observation)).clone()
+        flat = flatten_tensorized_space(tensorize_space(self.observation_space, observation))
+        return flat.to(torch.float32, copy=True)

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from batchnav.envs.adapters.observations import check_actions, check_autoreset, episode_metrics
+from batchnav.envs.adapters.observations import check_actions, check_autoreset, episode_metrics, with_discrete
 from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
 from batchnav.runtime.extras import needs_extra
@@ -27,7 +27,8 @@ class SB3VecEnv(vec_env.VecEnv):
 
         model = PPO("MlpPolicy", SB3VecEnv(CartPoleEnv(num_envs=32)))
 
-    Returned arrays are copies, since the algorithms keep references. `infos[i]` of an ended episode holds its metrics
+    Returned arrays are copies, since the algorithms keep references. Integer observations such as "objectgoal" have a
+    `Discrete` space, which policies read as one-hot vectors. `infos[i]` of an ended episode holds its metrics
     in "episode" ("r" is the return, "l" the length), and "is_success" if the task has a success metric. It also holds
     "terminal_observation" and "TimeLimit.truncated" if the environment returns final observations
     (`NavEnv(final_observation=True)`). Without final observations there is no value to bootstrap from, so a truncated
@@ -41,7 +42,7 @@ class SB3VecEnv(vec_env.VecEnv):
         check_autoreset(env)
         check_actions(env)
         self.env = env
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+        super().__init__(env.num_envs, with_discrete(env.single_observation_space), env.single_action_space)
 
     def reset(self) -> Any:
         """Begin new episodes. The first seed set by `seed` applies to the whole batch."""
