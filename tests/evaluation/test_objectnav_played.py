@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from squares import points_on_the_main_island, square_around
 
 from batchnav.data.episodes.episode import rotation_of
 from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
@@ -25,15 +26,10 @@ CONFIG = with_options(NavConfig(sensors=(), task=ObjectNavConfig()), {"categorie
 def dataset():
     """Ten episodes with a chair and two beds, whose view points are squares around sampled points of a house."""
     navmesh = find_scene(SCENE, appearance=False).navmesh
-    points = navmesh.sample(200, seed=1)
-    main = navmesh.island(points)
-    points = points[main == np.bincount(main).argmax()].astype(np.float64)
-    around = np.stack(np.meshgrid(np.arange(-0.4, 0.41, 0.08), 0.0, np.arange(-0.4, 0.41, 0.08)), axis=-1).reshape(
-        -1, 3
-    )
-    places = [navmesh.snap((point + around).astype(np.float32)).astype(np.float64) for point in points[:3]]
+    points = points_on_the_main_island(navmesh, 200).astype(np.float64)
+    places = [square_around(navmesh, point).astype(np.float64) for point in points[:3]]
     goals = {"chair": [(1, places[0])], "bed": [(2, places[1]), (3, places[2])]}
-    rotation = np.tile(rotation_of(0.0), (len(around), 1))
+    rotation = np.tile(rotation_of(0.0), (len(places[0]), 1))
 
     def file_goal(category, number, places):
         count, name = len(places), f"{category}_{number}"

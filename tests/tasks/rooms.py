@@ -40,6 +40,18 @@ def starts(scene, rows, device="cpu"):
     return EpisodeTable(torch.zeros(len(rows), dtype=torch.int32, device=device), point, heading, point)
 
 
+def successes(env, agent, steps):
+    """Successes of the episodes that end within some steps of an agent."""
+    observation, _ = env.reset()
+    agent.reset(env.num_envs)
+    started, ended = torch.ones(env.num_envs, dtype=torch.bool, device=env.device), []
+    for _ in range(steps):
+        observation, _, terminated, _, info = env.step(agent.act(observation, started))
+        started = terminated.clone()
+        ended += info["episode"]["success"][terminated].tolist()
+    return ended
+
+
 def play(env, actions):
     """Step all agents with the same S actions: rewards f32 [S, N], and the metrics after the last step."""
     rewards = []

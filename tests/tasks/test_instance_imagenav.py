@@ -8,6 +8,7 @@ import pytest
 import torch
 from numba import typeof
 from object_rooms import furnished, table
+from rooms import successes
 
 from batchnav.agents.registry import make_reference_agent
 from batchnav.envs.config import PRESETS
@@ -99,14 +100,7 @@ def test_objects_and_images_are_sampled(room, device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_walker_to_the_nearest_view_point_succeeds(room, device):
     env = make(room, device=device, turn_angle_deg=30.0)
-    observation, _ = env.reset()
-    agent, ended = make_reference_agent("shortest_path", env), []
-    agent.reset(N)
-    started = torch.ones(N, dtype=torch.bool, device=env.device)
-    for _ in range(100):
-        observation, _, terminated, _, info = env.step(agent.act(observation, started))
-        started = terminated.clone()
-        ended += info["episode"]["success"][terminated].tolist()
+    ended = successes(env, make_reference_agent("shortest_path", env), 100)
     assert len(ended) >= N and all(ended)
 
 

@@ -10,7 +10,7 @@ from labelled import labelled_scene
 from numba import typeof
 from numba import types as nb
 from object_rooms import CATEGORIES, corridor, furnished, object_room, table, with_objects
-from rooms import play
+from rooms import play, successes
 
 from batchnav.agents.registry import make_reference_agent
 from batchnav.data.objectnav.view_points import with_goals
@@ -123,14 +123,7 @@ def test_turning_and_looking_leave_the_distance_unchanged(room):
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_walker_to_the_nearest_view_point_succeeds(room, device):
     env = make(room, device=device, turn_angle_deg=30.0)
-    observation, _ = env.reset()
-    agent, ended = make_reference_agent("shortest_path", env), []
-    agent.reset(N)
-    started = torch.ones(N, dtype=torch.bool, device=env.device)
-    for _ in range(250):
-        observation, _, terminated, _, info = env.step(agent.act(observation, started))
-        started = terminated.clone()
-        ended += info["episode"]["success"][terminated].tolist()
+    ended = successes(env, make_reference_agent("shortest_path", env), 250)
     assert len(ended) >= 2 * N and all(ended)
 
 

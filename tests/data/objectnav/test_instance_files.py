@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import trimesh
+from squares import points_on_the_main_island, square_around
 
 from batchnav.data.episodes.episode import rotation_of
 from batchnav.data.objectnav.candidates import objects_of
@@ -186,15 +187,12 @@ def test_cameras_of_images_obey_the_bounds_and_a_wall_hides_the_object():
 def test_generated_files_are_played(tmp_path):
     """Squares of view points in a house: the shortest-path follower succeeds, with the goals of the file."""
     house = find_scene("house:3", appearance=False)
-    points = house.navmesh.sample(64, seed=1)
-    islands = house.navmesh.island(points)
-    points = points[islands == np.bincount(islands).argmax()]
+    points = points_on_the_main_island(house.navmesh, 64)
     camera = np.array([(1.0, 1.2, 1.0, 0.5, -0.2, 1.2), (1.0, 1.2, 1.0, -0.5, 0.1, 1.9)], np.float32)
-    side = np.arange(-0.4, 0.41, 0.08)
-    square = np.stack(np.meshgrid(side, 0.0, side), axis=-1).reshape(-1, 3)
-    zero, objects = np.zeros(len(square), np.float32), []
+    objects = []
     for k in (3, 12):
-        places = house.navmesh.snap((points[k] + square).astype(np.float32))
+        places = square_around(house.navmesh, points[k])
+        zero = np.zeros(len(places), np.float32)
         objects.append(ObjectGoal("chair", k, f"chair_{k}", (0.0, 0.5, 0.0), places, zero, zero + 1, camera))
     (scene,) = with_image_goals([house._replace(goals=SceneGoals("test", tuple(objects)))], device="cpu")
     dataset = generate_instances([scene], 6, seed=2)
