@@ -19,6 +19,9 @@ reports use it.
 program makes this file alone, from FOLDER/procthor, which `batchnav data import` wrote. The categories are the six that
 the houses share with HM3D.
 
+`instance_imagenav_val` has 20 episodes in each of 10 houses, with objects of ObjectNav's categories. The file has the
+cameras of the images that the episodes show.
+
 `imagenav_val` and `imagenav_test` have three levels of distance in equal parts (`data.episodes.generate.LEVELS`), also
 with straight paths.
 
@@ -31,6 +34,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tyro
@@ -41,11 +45,8 @@ from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes, generate_imagenav, generate_starts
 from batchnav.data.episodes.playing import check_episodes
-from batchnav.data.objectnav.episode import ObjectNavDataset
-from batchnav.data.objectnav.episode_file import save_objectnav
 from batchnav.data.objectnav.fixed import without_view_points
-from batchnav.data.objectnav.generate import generate_objectnav
-from batchnav.data.objectnav.view_points import with_goals
+from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import PRESETS
 from batchnav.errors import EpisodeError
@@ -57,9 +58,13 @@ NUM_SCENES = 20
 """Scenes of a file."""
 EPISODES_PER_SCENE = 10
 RULES, LABELS = "hm3d_v2", "hm3d"
-"""Rules and categories of ObjectNav's files."""
-OBJECTNAV = (("val", "house", "val", 20), ("test", "house", "test", 20), ("building", "building", "val", 10))
-"""Name, scene family, split and number of scenes of each ObjectNav file; each has NUM_EPISODES."""
+"""Rules and categories of files with objects as goals."""
+OBJECT_FILES = (
+    ("objectnav_val", "category", "house", "val", 20), ("objectnav_test", "category", "house", "test", 20),
+    ("objectnav_building", "category", "building", "val", 10),
+    ("instance_imagenav_val", "instance", "house", "val", 10),
+)  # fmt: skip
+"""Name, kind of goals, scene family, split and number of scenes of these files; each has NUM_EPISODES."""
 NUM_EPISODES = 200
 PROCTHOR, PROCTHOR_EPISODES = "procthor/houses_210_*.scene", 100
 """Imported houses of ProcTHOR, and the number of episodes in NUM_SCENES of them."""
@@ -74,7 +79,7 @@ def main(procthor: Path | None = None) -> None:
     if procthor is not None:
         names = sorted(path.relative_to(procthor).as_posix() for path in procthor.glob(PROCTHOR))
         scenes = (find_scene(name, procthor)._replace(name=name) for name in names)
-        write_objectnav("objectnav_procthor.json.gz", scenes, NUM_SCENES, PROCTHOR_EPISODES)
+        write_searches("objectnav_procthor.json.gz", "category", scenes, NUM_SCENES, PROCTHOR_EPISODES)
         return
     for name, family in EPISODE_FAMILIES.items():
         seeds = family.splits[family.episode_files[name]]
@@ -87,18 +92,22 @@ def main(procthor: Path | None = None) -> None:
         write(f"starts_{split}.json.gz", houses, generate_starts)
         houses = (find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
         write(f"imagenav_{split}.json.gz", houses, generate_imagenav)
-    for name, family, split, num_scenes in OBJECTNAV:
+    for name, kind, family, split, num_scenes in OBJECT_FILES:
         seeds = FAMILIES[family].splits[split]
         scenes = (find_scene(f"{family}:{seed}") for seed in seeds)
-        write_objectnav(f"objectnav_{name}.json.gz", scenes, num_scenes)
+        write_searches(f"{name}.json.gz", kind, scenes, num_scenes)
 
 
-def write_objectnav(name: str, candidates: Iterable[Scene], num_scenes: int, num_episodes: int = NUM_EPISODES) -> None:
-    """Write the ObjectNav file of the first candidates that have episodes, and print its distances."""
-    parts: list[ObjectNavDataset] = []
+def write_searches(
+    name: str, kind: str, candidates: Iterable[Scene], num_scenes: int, num_episodes: int = NUM_EPISODES
+) -> None:
+    """Write the file of the first candidates that have episodes with goals of a kind, and print its distances."""
+    parts: list[Any] = []
+    objects, number = OBJECT_GOALS[kind], num_episodes // num_scenes
     for scene in candidates:
         try:
-            parts.append(generate_objectnav(with_goals([scene], RULES), num_episodes // num_scenes, rules=RULES))
+            with_goals = objects.with_goals([scene], RULES, LABELS, "auto")
+            parts.append(objects.generate(with_goals, number, 0, RULES, LABELS))
         except EpisodeError as error:
             print(f"skipped: {scene.name}: {error}")
             continue
@@ -107,7 +116,7 @@ def write_objectnav(name: str, candidates: Iterable[Scene], num_scenes: int, num
     episodes = [episode for part in parts for episode in part.episodes]
     goals = {key: some for part in parts for key, some in part.goals.items()}
     dataset = dataclasses.replace(parts[0], episodes=episodes, goals=goals)
-    save_objectnav(without_view_points(dataset, RULES, LABELS), EPISODES / name, content=False)
+    objects.save(without_view_points(dataset, RULES, LABELS), EPISODES / name, content=False)
     _print_distances(name, len(parts), episodes, [e.info["euclidean_distance"] for e in episodes])
 
 

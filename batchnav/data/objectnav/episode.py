@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,11 @@ class FileGoal:
         """Number of the object."""
         return int(str(self.object_id).rpartition("_")[2])
 
+    @property
+    def without_view_points(self) -> FileGoal:
+        """The goal without view points."""
+        return replace(self, points=self.points[:0], rotations=self.rotations[:0], iou=self.iou[:0])
+
     def as_goal(self, category: str) -> ObjectGoal:
         """The goal in the form that scenes hold."""
         headings = np.array([heading_of(rotation) for rotation in self.rotations.tolist()], np.float32)
@@ -101,6 +106,15 @@ class ObjectNavDataset:
             if key.startswith(prefix) and len(goal.points)
         ]
         return SceneGoals(FROM_FILE, tuple(sorted(found, key=lambda goal: (goal.object_id, goal.category))))
+
+    def completed(self, scene_id: str, goals: SceneGoals) -> SceneGoals:
+        """Goals that were made anew for a scene, as `scene_goals` returns them."""
+        return goals
+
+    def without_view_points(self) -> ObjectNavDataset:
+        """The dataset whose goals have no view points."""
+        goals = {key: [goal.without_view_points for goal in some] for key, some in self.goals.items()}
+        return replace(self, goals=goals)
 
 
 def goals_key(scene_id: str, category: str) -> str:

@@ -1,7 +1,7 @@
 """Episode files without view points: a scene's view points are made anew by the file's rules, and checked.
 
-View points are most of an ObjectNav file. In such a file the goals have none, and each episode's `info` has the names
-of the rules and of the label map, and a hash of its scene's view points.
+View points are most of a file of ObjectNav or Instance ImageNav. In such a file the goals have none, and each episode's
+`info` has the names of the rules and of the label map, and a hash of its scene's view points.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,10 +31,11 @@ _RULES, _LABELS, _HASH = "view_point_rules", "labels", "view_points_sha256"
 """Keys of an episode's `info`."""
 _TOLERANCE = 0.02
 """Metres by which a distance may differ where the hash does: processors round differently at an object's outline."""
+AnyDataset = TypeVar("AnyDataset", ObjectNavDataset, InstanceDataset)
 log = logging.getLogger(__name__)
 
 
-def without_view_points(dataset: ObjectNavDataset, rules: str, labels: str) -> ObjectNavDataset:
+def without_view_points(dataset: AnyDataset, rules: str, labels: str) -> AnyDataset:
     """The dataset without view points.
 
     Args:
@@ -43,18 +44,12 @@ def without_view_points(dataset: ObjectNavDataset, rules: str, labels: str) -> O
         labels: name of the label map.
     """
     hashes = {scene_id: view_point_hash(dataset.scene_goals(scene_id)) for scene_id in group_by_scene(dataset.episodes)}
-    episodes = [
+    few = dataset.without_view_points()
+    episodes: list[Any] = [
         dataclasses.replace(e, info={**e.info, _RULES: rules, _LABELS: labels, _HASH: hashes[e.scene_id]})
-        for e in dataset.episodes
+        for e in few.episodes
     ]
-    goals = {
-        key: [
-            dataclasses.replace(goal, points=goal.points[:0], rotations=goal.rotations[:0], iou=goal.iou[:0])
-            for goal in some
-        ]
-        for key, some in dataset.goals.items()
-    }
-    return dataclasses.replace(dataset, episodes=episodes, goals=goals)
+    return dataclasses.replace(few, episodes=episodes)
 
 
 def goals_in(
@@ -79,7 +74,7 @@ def goals_in(
             missing.setdefault(_names(info, scene.name), []).append(scene)
     for (rules, labels), some in missing.items():
         for scene, goals in zip(some, make_goals(some, rules, labels, device), strict=True):
-            episodes = by_scene[scene.name]
+            goals, episodes = dataset.completed(scene.name, goals), by_scene[scene.name]
             if view_point_hash(goals) != episodes[0].info.get(_HASH):
                 log.info("%s: some view points differ from those of the episode file", scene.name)
                 _check_distances(scene, goals, episodes)
@@ -113,16 +108,16 @@ def view_point_hash(goals: SceneGoals) -> str:
     return digest.hexdigest()[:16]
 
 
-def _check_distances(scene: Scene, goals: SceneGoals, episodes: list[ObjectNavEpisode]) -> None:
+def _check_distances(scene: Scene, goals: SceneGoals, episodes: Sequence[ObjectNavEpisode]) -> None:
     """EpisodeError for an episode whose distance to the nearest view point is not that of the file."""
     for episode in episodes:
-        points = goals.view_points(episode.object_category).astype(np.float64)
+        points = goals.view_points(episode.goal_name).astype(np.float64)
         start, stored = np.array([episode.start_position]), episode.info.get("geodesic_distance")
         expected = stored if is_number(stored) else np.nan
         found = float(nearest_view_points(scene.navmesh, start, points).distance[0]) if len(points) else np.inf
         if not abs(found - expected) <= _TOLERANCE:  # also for a distance that is not a number
             where = f"episode {episode.episode_id!r} of scene {scene.name!r}"
             raise EpisodeError(
-                f"{where}: found {found:.3f} m to the nearest view point of {episode.object_category!r}, expected "
+                f"{where}: found {found:.3f} m to the nearest view point of {episode.goal_name!r}, expected "
                 f"{expected:.3f} m as in the file; the scene, its body or the rules have changed"
             )

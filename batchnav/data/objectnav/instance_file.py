@@ -71,6 +71,31 @@ class InstanceDataset:
         found = [goal.as_goal(str(goal.number))._replace(images=images_of_goal(goal, scene_id)) for goal in mine]
         return SceneGoals(FROM_FILE, tuple(sorted(found, key=lambda goal: goal.object_id))).instances
 
+    def completed(self, scene_id: str, goals: SceneGoals) -> SceneGoals:
+        """Goals that were made anew for a scene, as `scene_goals` returns them: with the images of the file."""
+        images = {
+            goal.number: images_of_goal(goal, scene_id)
+            for key, goal in self.goals.items()
+            if key.startswith(instance_key(scene_id, ""))
+        }
+        pictured = (goal._replace(images=images.get(goal.object_id, NO_IMAGES)) for goal in goals.objects)
+        return goals._replace(objects=tuple(pictured)).instances
+
+    def without_view_points(self) -> InstanceDataset:
+        """The dataset whose goals have no view points, and only those images that episodes show, at least one each."""
+        shown: dict[str, list[int]] = {key: [] for key in self.goals}
+        episodes = []
+        for episode in self.episodes:
+            used = shown[instance_key(episode.scene_id, episode.goal_object_id)]
+            if episode.goal_image_id not in used:
+                used.append(episode.goal_image_id)
+            episodes.append(replace(episode, goal_image_id=used.index(episode.goal_image_id)))
+        goals = {}
+        for key, goal in self.goals.items():
+            images = [goal.other[_IMAGE_GOALS][number] for number in shown[key] or (0,)]
+            goals[key] = replace(goal.without_view_points, other={**goal.other, _IMAGE_GOALS: images})
+        return InstanceDataset(episodes, goals)
+
 
 def instance_key(scene_id: str, object_id: str) -> str:
     """Key of a goal, as "TEEsavR23oF_10"."""
