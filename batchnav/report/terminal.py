@@ -27,16 +27,20 @@ def print_scenes(title: str, scenes: Mapping[str, Summary], metrics: Sequence[Me
 
 
 def print_agents(title: str, agents: Mapping[str, Summary], metrics: Sequence[Metric]) -> None:
-    """Print means with both intervals: all shown metrics of one agent, or the headline metrics of several."""
-    names = [metric.name for metric in metrics if (metric.shown if len(agents) == 1 else metric.headline)]
+    """Print means with both intervals: all shown metrics of one agent, or the headline metrics of several.
+
+    The title names a single agent, which leaves its name's width to long names of metrics.
+    """
+    is_single = len(agents) == 1
+    names = [metric.name for metric in metrics if (metric.shown if is_single else metric.headline)]
     table = Table(title=title, **STYLE)
-    for name in ("agent", "metric"):
+    for name in ("metric",) if is_single else ("agent", "metric"):
         table.add_column(name, overflow="fold")
     for name in ("mean", "95% over episodes", "95% over scenes"):
         table.add_column(name, justify="right", no_wrap=True)
     for agent, summary in agents.items():
         for name in names:
-            table.add_row(agent, name.replace("_", " "), *format_interval(summary[name]))
+            table.add_row(*([] if is_single else [agent]), name.replace("_", " "), *format_interval(summary[name]))
         table.add_section()
     count = next(iter(agents.values()))[names[0]]
     table.caption = f"{number_of(count.count, 'episode')} in {number_of(count.scenes, 'scene')}"

@@ -83,7 +83,11 @@ def main(options: Options) -> None:
             played = evaluation.play(player)
             results[evaluation.split, name] = played.overall
             rows += result_rows(evaluation, played)
-        print_agents(path.name, {name: results[evaluation.split, name] for name in players}, METRIC_SPECS)
+        print_agents(
+            f"{', '.join(players)} on {path.name}",
+            {name: results[evaluation.split, name] for name in players},
+            METRIC_SPECS,
+        )
     write_model_card(
         options.out, runs, results, METRIC_SPECS, trained_with(options.run / CONFIG_NAME), trained.info["frames"],
         options.trained_on or machine(device), machine(device),

@@ -56,7 +56,9 @@ def main(options: Options) -> None:
             played[name] = evaluation.play(player)
             if options.record:
                 append_rows("pointnav", result_rows(evaluation, played[name]))
-        print_agents(path.name, {name: each.overall for name, each in played.items()}, METRIC_SPECS)
+        print_agents(
+            f"{', '.join(played)} on {path.name}", {name: each.overall for name, each in played.items()}, METRIC_SPECS
+        )
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def main(options: Options) -> None:
         evaluation = Evaluation(path, torch.device("cpu"), player.config.body, options.num_envs)
         played = evaluation.play(player)
         outcome = outcomes(played.episodes, player.config.task.max_steps)
-        print_agents(path.name, {player.name: played.overall}, METRIC_SPECS)
+        print_agents(f"{player.name} on {path.name}", {player.name: played.overall}, METRIC_SPECS)
         table = Table("outcome", "episodes", "SPL lost")
         for name, values in by_outcome(outcome, played.episodes["spl"]).items():
             table.add_row(name, f"{values['episodes']:.3f}", f"{values['spl_lost']:.3f}")

@@ -19,7 +19,7 @@ from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.evaluation.intervals import summarise
-from batchnav.report.terminal import print_scenes
+from batchnav.report.terminal import print_agents, print_scenes
 from batchnav.tasks.goal_state import METRIC_SPECS, METRICS
 
 
@@ -46,6 +46,19 @@ def test_a_scene_is_one_line_of_80_columns(capsys, monkeypatch):
     print_scenes("by scene", {"house:1100012": summary}, METRIC_SPECS)
     text = capsys.readouterr().out
     assert re.search(r"house:1100012 +10 +0\.500 +0\.500 +0\.500 +0\.500 +412\.5 +0\.500 ", text)
+
+
+@pytest.mark.parametrize("names", [["pointnav_waypoint_small"], ["pointnav_plan_small", "greedy"]])
+def test_a_metric_of_an_agent_is_one_line_of_80_columns(capsys, monkeypatch, names):
+    monkeypatch.setenv("COLUMNS", "80")
+    played = dict.fromkeys(METRICS, np.array([0.0, 1.0] * 5)) | {"scene": np.arange(10) % 2}
+    print_agents("mine", dict.fromkeys(names, summarise(played, METRIC_SPECS)), METRIC_SPECS)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "0.500" in line]
+    shown = [metric for metric in METRIC_SPECS if (metric.shown if len(names) == 1 else metric.headline)]
+    assert len(lines) == len(names) * len(shown)
+    for line, metric in zip(lines, shown * len(names), strict=True):
+        assert f" {metric.name.replace('_', ' ')} " in line
+    assert all((name in lines[i * len(shown)]) == (len(names) > 1) for i, name in enumerate(names))
 
 
 def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
