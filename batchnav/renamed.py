@@ -15,7 +15,7 @@ AGENTS = {"planner": "map_planner", "anticipator": "map_planner_anticipation", "
 
 CONFIGS = {
     "cartpole": "cartpole_cpu", "explore_cpu": "explore_depth_cpu", "flee_cpu": "flee_depth_cpu",
-    "pointnav_24gb": "pointnav_depth_24gb", "pointnav_cpu": "pointnav_depth_cpu",
+    "pointnav_cpu": "pointnav_depth_cpu",
     "pointnav_h200": "pointnav_depth_h200", "pointnav_plan_cpu": "pointnav_waypoint_cpu",
     "pointnav_plan_h200": "pointnav_waypoint_h200", "pointnav_plan_houses_h200": "pointnav_waypoint_houses_h200",
     "pointnav_plan_small": "pointnav_waypoint_small_cpu",

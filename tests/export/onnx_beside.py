@@ -7,10 +7,11 @@ import onnxruntime
 import torch
 
 from batchnav.config import to_dict
+from batchnav.data.objectnav.view_points import with_goals
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
-from batchnav.envs.observations import space_of, specs_of
+from batchnav.envs.observations import goal_categories_of, space_of, specs_of
 from batchnav.export.deployment import read_description
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
@@ -86,7 +87,9 @@ class Beside:
 def play_beside(policy: PolicyAgent, path, steps: int = STEPS, num_envs: int = 2) -> None:
     """Play in a house; every step is compared, over ends of episodes."""
     config = NavConfig() if "env" not in policy.info else read_env(path)
-    env = NavEnv([find_scene("house:3")], num_envs, "cpu", seed=1, config=replace(config, task=short(config.task)))
+    scene = find_scene("house:3")
+    scenes = [scene] if goal_categories_of(config) is None else with_goals([scene])
+    env = NavEnv(scenes, num_envs, "cpu", seed=1, config=replace(config, task=short(config.task)))
     both, generator = Beside(policy, path), torch.Generator().manual_seed(1)
     both.begin(num_envs)
     seen, _ = env.reset()

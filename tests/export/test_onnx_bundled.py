@@ -8,7 +8,10 @@ from batchnav.policy.weights import load_policy
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pointnav_h200", "pointnav_plan_small", "pointnav_waypoint_small"])
+@pytest.mark.parametrize(
+    "name",
+    ["pointnav_h200", "pointnav_plan_small", "pointnav_waypoint_small", "objectnav_rgbd_small", "imagenav_rgb_small"],
+)
 def test_bundled_policies_act_alike(name, tmp_path):
     path = tmp_path / "policy.onnx"
     export_policy(name, path)

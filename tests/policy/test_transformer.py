@@ -189,12 +189,12 @@ def test_cuda_computes_what_the_cpu_does():
     with torch.no_grad():
         expected, after = memory(x, starts, memory.initial_state(32))
         memory.cuda()
-        state = memory.initial_state(32, "cuda")
+        x, starts, state = x.cuda(), starts.cuda(), memory.initial_state(32, "cuda")
         torch.cuda.set_sync_debug_mode("error")
         try:
             with torch.autocast("cuda", torch.bfloat16):
-                found, whole = memory(x.cuda(), starts.cuda(), state)
-                steps, stepped = play(memory, x.cuda(), starts.cuda(), state)
+                found, whole = memory(x, starts, state)
+                steps, stepped = play(memory, x, starts, state)
         finally:
             torch.cuda.set_sync_debug_mode("default")
     for output in (found, steps):

@@ -80,7 +80,7 @@ def test_success_is_at_the_view_points_of_that_object(room, device):
     env.reset()
     *_, info = env.step(torch.full((3,), STOP, device=env.device))
     assert info["episode"]["success"].tolist() == [1.0, 0.0, 1.0]
-    assert info["episode"]["distance_to_goal"][1] == pytest.approx(3.0, abs=0.2)
+    assert info["episode"]["distance_to_goal"][1].item() == pytest.approx(3.0, abs=0.2)
 
 
 @pytest.mark.parametrize("device", DEVICES)

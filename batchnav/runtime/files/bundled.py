@@ -1,7 +1,7 @@
 """Files bundled with the project, by name: configurations, fixed episodes and trained networks.
 
 An installed package contains them; in a checkout they are at the top level, from where `pyproject.toml` includes them.
-Policies above 6 MB are not in the wheel of batchnav but in that of the distribution batchnav-policies, which
+Policies above 1 MB are not in the wheel of batchnav but in that of the distribution batchnav-policies, which
 `assets/pyproject.toml` builds.
 """
 
