@@ -19,12 +19,17 @@ SPLITS = {
 
 
 class Policy(NamedTuple):
-    """A bundled policy in README."""
+    """A bundled policy in README; its name begins with its task's."""
 
     name: str
     inputs: str
     without_hash: str = ""
     """Conditions that identify its result rows without a hash, see `Figure`."""
+
+    @property
+    def task(self) -> str:
+        """Name of its task, and of the file of its rows."""
+        return self.name.split("_")[0]
 
 
 POLICIES = (
@@ -33,7 +38,10 @@ POLICIES = (
            "agent=learned sample=True frames=61440 sensors=depth+waypoint"),
     Policy("pointnav_h200", "depth; camera 1.25 m high, 90 degrees",
            "agent=learned renderer=raycast sample=True frames=165019648"),
+    Policy("objectnav_rgbd_small", "colour, depth, pose, category; camera 1.25 m high, 90 degrees"),
+    Policy("imagenav_rgb_small", "colour, image of the goal; camera 1.25 m high, 90 degrees"),
 )  # fmt: skip
+POINTNAV = tuple(policy for policy in POLICIES if policy.task == "pointnav")
 REFERENCES = {
     "shortest_path": "shortest-path follower (knows the navmesh)",
     "map_planner_anticipation": "map planner with occupancy anticipation (no learned policy)",
@@ -88,7 +96,7 @@ COMPARISONS = (
 
 def learning() -> str:
     """Table of SPL by scene family, best agent on `val` first, with its caption."""
-    agents = {f"`{policy.name}`": policy for policy in POLICIES} | {text: name for name, text in REFERENCES.items()}
+    agents = {f"`{policy.name}`": policy for policy in POINTNAV} | {text: name for name, text in REFERENCES.items()}
     found = {text: {split: newest(_spl(agent, split)) for split in SPLITS} for text, agent in agents.items()}
     rows = [row for by_split in found.values() for row in by_split.values() if row]
     if not rows:
@@ -127,7 +135,9 @@ def policies() -> str:
         size = manifest[f"policies/{policy.name}/{WEIGHTS}"]["bytes"] / 1e6
         link = f"[`{policy.name}`](assets/policies/{policy.name}/README.md)"
         cells.append([link, policy.inputs, *(_with_interval(row) if row else "" for row in pair), f"{size:.2g} MB"])
-    return markdown(cells) + (caption("`val`: 200 episodes in 20 unseen houses; 95% intervals", rows) if rows else "")
+    return markdown(cells) + (
+        caption("Validation episodes of their tasks: 200 in 20 unseen houses; 95% intervals", rows) if rows else ""
+    )
 
 
 def _spl(agent: Policy | str, split: str) -> Figure:
@@ -138,9 +148,10 @@ def _spl(agent: Policy | str, split: str) -> Figure:
 
 
 def figure_of(policy: Policy, split: str, metric: str) -> Figure:
-    """A bundled policy's metric on fixed episodes, with sampled actions."""
+    """A bundled policy's metric on fixed episodes of its task, with sampled actions."""
+    split = split if policy.task == "pointnav" else f"{policy.task}_{split}"
     conditions = f"metric={metric} split={split} renderer=|raycast sample=|True camera_height= hfov_deg="
-    return Figure("", "pointnav", conditions, policy.name, policy.without_hash)
+    return Figure("", policy.task, conditions, policy.name, policy.without_hash)
 
 
 def _with_interval(row: Row) -> str:

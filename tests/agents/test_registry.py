@@ -24,7 +24,7 @@ from batchnav.runtime.files.bundled import POLICIES
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 
-BUNDLED = sorted(folder.name for folder in POLICIES.iterdir() if folder.is_dir())
+BUNDLED = sorted(folder.name for folder in POLICIES.glob("pointnav_*"))
 CONFIGS = {name: NavConfig(task=TASKS[name].Config()) for name in ("pointnav", "flee", "explore")}
 WITH_MAP = NavConfig(sensors=("depth", "waypoint"), map=MapConfig(anticipation="occupancy", look_around=True))
 

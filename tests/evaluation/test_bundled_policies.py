@@ -1,6 +1,7 @@
-"""Every bundled policy with every reference agent: report, videos, viewer."""
+"""Every bundled policy with every reference agent of its task: report, videos, viewer."""
 
 import dataclasses
+import gzip
 import json
 
 import pytest
@@ -11,11 +12,13 @@ from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.cli import evaluate
 from batchnav.envs.config import config_of
 from batchnav.evaluation.players import find_players
-from batchnav.runtime.files.bundled import POLICIES
+from batchnav.runtime.files.bundled import EPISODES, POLICIES
 from batchnav.sim.bodies import FORWARD
 from batchnav.tasks import TASKS
 
 BUNDLED = sorted(path.parent.name for path in POLICIES.glob("*/policy.safetensors"))
+POINTNAV = [name for name in BUNDLED if name.startswith("pointnav_")]
+OTHERS = [name for name in BUNDLED if name not in POINTNAV]
 MAX_STEPS = 8
 REFERENCES = TASKS["pointnav"].reference_agents
 
@@ -39,10 +42,11 @@ def short_episodes(monkeypatch):
 
 
 def test_there_are_bundled_policies():
-    assert len(BUNDLED) == 3 and set(REFERENCES) == set(REFERENCE_AGENTS) - {"frontier", "map_searcher"}
+    assert len(POINTNAV) == 3 and OTHERS == ["imagenav_rgb_small", "objectnav_rgbd_small"]
+    assert set(REFERENCES) == set(REFERENCE_AGENTS) - {"frontier", "map_searcher"}
 
 
-@pytest.mark.parametrize("policy", BUNDLED)
+@pytest.mark.parametrize("policy", POINTNAV)
 def test_evaluation_with_report_and_videos(policy, episodes, tmp_path):
     evaluate.main(evaluate.Options(
         agents=(policy, *REFERENCES), episodes=episodes, device="cpu", out=tmp_path, report=True, report_episodes=1,
@@ -55,7 +59,27 @@ def test_evaluation_with_report_and_videos(policy, episodes, tmp_path):
     assert len(list((tmp_path / "videos").glob("*.gif"))) == 3
 
 
-@pytest.mark.parametrize("policy", BUNDLED)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", OTHERS)
+def test_evaluation_of_other_tasks(policy, tmp_path):
+    """The first three bundled validation episodes, in one house."""
+    task = policy.split("_")[0]
+    file = json.loads(gzip.decompress((EPISODES / f"{task}_val.json.gz").read_bytes()))
+    few = tmp_path / "few.json.gz"
+    few.write_bytes(gzip.compress(json.dumps(file | {"episodes": file["episodes"][:3]}).encode()))
+    agents = (policy, *TASKS[task].reference_agents)
+    evaluate.main(evaluate.Options(
+        agents=agents, task=task, episodes=few, device="cpu", out=tmp_path / "out", report=True, report_episodes=1,
+        videos="gif",
+    ))  # fmt: skip
+    for name in agents:
+        found = json.loads((tmp_path / "out" / name / "results.json").read_text())
+        assert found["agent"] == name and len(found["episodes"]) == 3
+    assert f">{policy}</span>" in (tmp_path / "out" / "index.html").read_text()
+    assert len(list((tmp_path / "out" / "videos").glob("*.gif"))) == 3
+
+
+@pytest.mark.parametrize("policy", POINTNAV)
 def test_viewer(policy, episodes):
     """The viewer's model plays every agent, shows what it sees, and can be driven, without viser."""
     pytest.importorskip("viser", reason="the viewer's library is not installed")

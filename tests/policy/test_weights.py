@@ -68,8 +68,11 @@ def test_weights_in_bfloat16_take_half_the_space_and_load_as_float32(policy, sav
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("pointnav_h200", 10_988_085), ("pointnav_plan_small", 459_253), ("pointnav_waypoint_small", 459_253),
-        ("objectnav_rgbd_small", 2_907_655), ("imagenav_rgb_small", 2_701_111),
+        ("pointnav_h200", 10_988_085),
+        ("pointnav_plan_small", 459_253),
+        ("pointnav_waypoint_small", 459_253),
+        ("objectnav_rgbd_small", 2_907_655),
+        ("imagenav_rgb_small", 2_701_111),
     ],
 )
 def test_the_bundled_policies_act(name, parameters):
