@@ -66,10 +66,10 @@ def _render(name: str, renderer: str, machine: str, agents: int, sensors: str = 
     return Figure(name, "render", f"{scene} {where} renderer={renderer} sensors={sensors}")
 
 
-def _training(name: str, part: str, ranks: int = 1) -> Figure:
+def _training(name: str, part: str) -> Figure:
     """Training throughput of the paper's network: part "whole", or "policy" for the policy-only bound."""
     params = "policy=paper num_envs=4096 minibatches=16 width=64 resident_scenes=0 deterministic=False"
-    return Figure(name, "train", f"part={part} ranks={ranks} {params}")
+    return Figure(name, "train", f"part={part} ranks=1 {params}")
 
 
 def _cartpole(name: str, how: str) -> Figure:
@@ -80,8 +80,6 @@ def _cartpole(name: str, how: str) -> Figure:
 COMPARISONS = (
     Comparison("Training end to end, the paper's network, frames/s, one GPU", _training("", "whole"),
                (_training("network alone", "policy"),)),
-    Comparison("Training end to end, the paper's network, frames/s, two GPUs, older version", _training("", "whole", 2),
-               (_training("network alone", "policy", 2),)),
     Comparison("Rendering 64x64 depth, frames/s, one GPU", _render("", "raycast", "H200", 4096),
                (_render("Warp 1.19", "warp_1.19.0_cubql", "H200", 4096),)),
     Comparison("Rendering 64x64 depth and textured colour, frames/s, one GPU",
