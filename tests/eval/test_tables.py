@@ -208,13 +208,14 @@ def test_the_table_of_agents_has_success_and_spl_by_scene_family_and_commands(fi
 
 
 def test_each_agent_of_the_table_has_a_configuration_or_is_played_by_name(files):
-    names = [agent.name for agent in agents.AGENTS]
-    assert len(set(names)) == len(names) <= 12
-    for agent in agents.AGENTS:
-        if agent.conditions:
-            assert (ROOT / "configs" / f"{agent.name}.yaml").is_file()
-        else:
-            assert agent.name in REFERENCE_AGENTS or (ASSETS / "policies" / agent.name).is_dir()
+    for of_task in agents.AGENTS.values():
+        names = [agent.name for agent in of_task]
+        assert len(set(names)) == len(names) <= 12
+        for agent in of_task:
+            if agent.conditions:
+                assert (ROOT / "configs" / f"{agent.name}.yaml").is_file()
+            else:
+                assert agent.name in REFERENCE_AGENTS or (ASSETS / "policies" / agent.name).is_dir()
 
 
 def test_lines_end_with_commits_on_the_results_page_and_with_dates_elsewhere(files, monkeypatch):
