@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import pickle
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -33,9 +32,9 @@ def in_parallel(
         title: noun for the progress display and for errors.
         per_worker: least number of items per process.
 
-    There are at most as many processes as `num_threads`, and fewer where a process would get less than `per_worker`
-    items. The processes continue while the caller handles a result; closing the generator stops them. Progress is a bar
-    on a terminal and in notebooks with widgets, and occasional lines elsewhere.
+    There are at most as many processes as `num_threads`, this one included, and fewer where a process would get less
+    than `per_worker` items. The others continue while the caller handles a result; closing the generator stops them.
+    Progress is a bar on a terminal and in notebooks with widgets, and occasional lines elsewhere.
 
     The caller's main module is not imported again (loky), so scripts need no `__main__` guard. A daemonic process may
     not start processes, so it does the work itself. Raises BatchnavError where a process is killed.
@@ -57,13 +56,37 @@ def in_parallel(
             return
         # Spawned, not forked: forking is unsafe after CUDA or threads have started.
         try:
-            with ProcessPoolExecutor(workers) as pool:
-                yield from counted(map(pickle.loads, pool.map(functools.partial(_pickled, work), items[1:])))
+            with ProcessPoolExecutor(workers - 1) as pool:
+                yield from counted(_shared(pool, work, items[1:]))
         except BrokenProcessPool as error:
             raise BatchnavError(
                 f"{title}: a process was killed after {done} of {len(items)}, probably because memory was short; free "
                 f"memory, or set NUMBA_NUM_THREADS=1 for fewer processes"
             ) from error
+
+
+def _shared(pool: ProcessPoolExecutor, work: Callable[[T], R], items: list[T]) -> Iterator[R]:
+    """Results in order. This process works until the pool has started, then on the last items while it waits."""
+    ready, begun = pool.submit(_start, work), 0
+    while begun < len(items) and not ready.done():
+        yield work(items[begun])
+        begun += 1
+    items = items[begun:]
+    futures = [pool.submit(_pickled, work, item) for item in items]
+    own, end = {}, len(items)  # results of this process: all items from `end` on
+    try:
+        for k, future in enumerate(futures):
+            while k < end and not future.done() and futures[end - 1].cancel():
+                end -= 1
+                own[end] = work(items[end])
+            yield own.pop(k) if k >= end else pickle.loads(future.result())
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _start(work: Callable[[T], R]) -> None:
+    """Import the modules of `work`, which unpickling it does."""
 
 
 def _pickled(work: Callable[[T], R], item: T) -> bytes:

@@ -1,8 +1,8 @@
 """Compiler pipelines that generate machine code for kernels only, to compile faster.
 
 numba optimises each function, generates its machine code and links it into its callers, where the work repeats: once
-per level of the call graph, and four times more for a `prange` loop. Here the functions of a kernel stay unoptimised
-LLVM IR until the whole kernel is linked.
+per level of the call graph, and four times more for a `prange` loop. Here each function of a kernel stays LLVM IR,
+apart from its callees, until the kernel links all of them once.
 """
 
 from __future__ import annotations
@@ -16,17 +16,37 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeParforLowering
 
 from batchnav.runtime import garbage_collection as collector
+from batchnav.runtime.kernels import numba_overhead  # noqa: F401  # replaces functions of numba
 
 
-class _Part(JITCodeLibrary):
-    """Library of a function that is only linked into kernels: neither optimised nor compiled by itself."""
+class _Kernel(JITCodeLibrary):
+    """Library of a kernel, which links each part that it needs once, wherever that part is called."""
 
-    def _optimize_final_module(self) -> None:
-        pass  # the kernel optimises it
+    def __init__(self, codegen: Any, name: str) -> None:
+        super().__init__(codegen, name)
+        self._linked: set[JITCodeLibrary] = set()
 
-    def _finalize_final_module(self) -> None:
+    def add_linking_library(self, library: JITCodeLibrary) -> None:
+        """Link a library, and the parts of a part."""
+        for each in needed(library):
+            if each not in self._linked:
+                self._linked.add(each)
+                super().add_linking_library(each)
+
+
+class _Part(_Kernel):
+    """Library of a function that is only linked into kernels: neither linked with others nor compiled by itself."""
+
+    def finalize(self) -> None:
+        """End the additions. The kernel links and optimises."""
+        self._raise_if_finalized()
         self._finalize_dynamic_globals()
         self._finalized = True
+
+
+def needed(library: JITCodeLibrary) -> list[JITCodeLibrary]:
+    """The libraries to link for calls of a function in this library."""
+    return [library, *library._linking_libraries] if isinstance(library, _Part) else [library]
 
 
 class PartCompiler(Compiler):
@@ -41,7 +61,7 @@ class PartCompiler(Compiler):
         """Compile and register the function for its callers under a placeholder entry point."""
         name = lambda: None  # noqa: E731
         result = super().compile_extra(function)._replace(entry_point=name)
-        self.state.targetctx.insert_user_function(name, result.fndesc, [result.library])
+        self.state.targetctx.insert_user_function(name, result.fndesc, needed(result.library))
         return result
 
 
@@ -88,7 +108,7 @@ class _LoopLowering(NativeParforLowering):
 
     def run_pass(self, state) -> bool:
         codegen = state.targetctx.codegen()
-        state.library = codegen.create_library(state.func_id.func_qualname)
+        state.library = _Kernel(codegen, state.func_id.func_qualname)
         state.library.enable_object_caching()
         state.flags.no_compile = True  # inherited by loop bodies
         parts = _Parts(codegen)

@@ -5,9 +5,12 @@ import gc
 import numba
 import numpy as np
 import pytest
+from llvmlite import ir
 from numba import extending, types
+from numba.core import registry
+from numba.core.compiler import Flags
 
-from batchnav.runtime.kernels.compiler import LoopCompiler, _Part
+from batchnav.runtime.kernels.compiler import LoopCompiler, _Part, needed
 from batchnav.runtime.kernels.decorators import device_function, inline_function, lean_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
@@ -44,6 +47,30 @@ def test_a_loop_of_parts_and_a_function_that_it_is_the_first_to_call():
     for kind, _ in _halved.signatures:
         assert _halved(np.dtype(kind.name).type(3), values) == 1.5
     assert all(isinstance(compiled.library, _Part) for compiled in _halved.overloads.values())
+
+
+def test_a_part_holds_its_own_code_only_and_names_what_its_callers_link():
+    _loop(np.arange(3, dtype=np.float32), np.zeros(3, np.float32))
+    caller = next(iter(_grown.overloads.values()))
+    names = [function.name for function in caller.library._final_module.functions if not function.is_declaration]
+    assert names == [caller.fndesc.llvm_func_name]
+    own, *others = needed(caller.library)
+    assert own is caller.library and set(others) & {compiled.library for compiled in _twice.overloads.values()}
+
+
+@pytest.mark.parametrize(
+    "kind", [ir.IntType(8), ir.DoubleType(), ir.LiteralStructType([ir.IntType(8), ir.IntType(64)])]
+)
+def test_sizes_of_types_are_those_of_the_target(kind):
+    target = registry.cpu_target.target_context
+    assert target.get_abi_sizeof(kind) == target.get_abi_sizeof(kind) == kind.get_abi_size(target.target_data)
+
+
+def test_values_of_flags_are_those_of_its_properties():
+    flags = Flags()
+    flags.nrt, flags.error_model = True, "numpy"
+    assert flags.values() == {name: getattr(flags, name) for name in Flags.options}
+    assert flags != Flags() and flags == flags.copy()
 
 
 @lean_function
