@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import torch
 
 from batchnav.policy.actor_critic import ActorCritic
@@ -12,19 +10,6 @@ from batchnav.ppo.lamb import Lamb
 
 EPS = 1e-5
 """Adam's and LAMB's epsilon, as in the paper's release."""
-
-
-class AdamW(torch.optim.AdamW):
-    """AdamW without PyTorch's exemptions of its methods from `torch.compile`, whose first call imports the compiler.
-
-    The import takes two seconds; training on the CPU compiles nothing.
-    """
-
-    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
-    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
-    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
-    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
-    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
 
 def kind_of(kept: dict[str, torch.Tensor]) -> str:
@@ -36,4 +21,6 @@ def make_optimizer(policy: ActorCritic, config: PPOConfig, lr: torch.Tensor) -> 
     """The configured optimiser, which reads the learning rate from the tensor `lr`."""
     if config.optimizer == "lamb":
         return Lamb(policy.named_parameters(), lr, eps=EPS, weight_decay=config.weight_decay)
-    return AdamW(policy.parameters(), lr, eps=EPS, weight_decay=config.weight_decay, fused=True, capturable=lr.is_cuda)
+    return torch.optim.AdamW(
+        policy.parameters(), lr, eps=EPS, weight_decay=config.weight_decay, fused=True, capturable=lr.is_cuda
+    )

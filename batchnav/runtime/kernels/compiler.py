@@ -16,7 +16,6 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeParforLowering
 
 from batchnav.runtime import garbage_collection as collector
-from batchnav.runtime.kernels import numba_overhead  # noqa: F401  # replaces functions of numba
 
 
 class _Kernel(JITCodeLibrary):

@@ -5,10 +5,7 @@ import gc
 import numba
 import numpy as np
 import pytest
-from llvmlite import ir
 from numba import extending, types
-from numba.core import registry
-from numba.core.compiler import Flags
 
 from batchnav.runtime.kernels.compiler import LoopCompiler, _Part, needed
 from batchnav.runtime.kernels.decorators import device_function, inline_function, lean_function
@@ -56,21 +53,6 @@ def test_a_part_holds_its_own_code_only_and_names_what_its_callers_link():
     assert names == [caller.fndesc.llvm_func_name]
     own, *others = needed(caller.library)
     assert own is caller.library and set(others) & {compiled.library for compiled in _twice.overloads.values()}
-
-
-@pytest.mark.parametrize(
-    "kind", [ir.IntType(8), ir.DoubleType(), ir.LiteralStructType([ir.IntType(8), ir.IntType(64)])]
-)
-def test_sizes_of_types_are_those_of_the_target(kind):
-    target = registry.cpu_target.target_context
-    assert target.get_abi_sizeof(kind) == target.get_abi_sizeof(kind) == kind.get_abi_size(target.target_data)
-
-
-def test_values_of_flags_are_those_of_its_properties():
-    flags = Flags()
-    flags.nrt, flags.error_model = True, "numpy"
-    assert flags.values() == {name: getattr(flags, name) for name in Flags.options}
-    assert flags != Flags() and flags == flags.copy()
 
 
 @lean_function
