@@ -139,7 +139,7 @@ def configuration() -> str:
         "the keys that differ from the defaults.",
         table(("preset", "keys of `env`"), map(_preset_row, PRESETS.items())),
         "## Scene families",
-        "Scenes that are made from a seed. A scene id is `FAMILY:SEED`, a range of them `FAMILY:FIRST-LAST`.",
+        "Scenes that are made from a seed. A scene id is `FAMILY:SEED`; `FAMILY:0-3,7` lists five of them.",
         table(("family", "scenes", "seeds of each split", "episode files"), map(_family_row, FAMILIES.values())),
     ]
     return "\n\n".join(parts) + "\n"

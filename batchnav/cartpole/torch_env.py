@@ -12,6 +12,7 @@ from batchnav.cartpole import physics
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.episodes import LastEpisodes
 from batchnav.errors import CheckpointError
+from batchnav.runtime.torch_compile import compiled
 
 _MASS = physics.CART_MASS + physics.POLE_MASS
 _MOMENT = physics.POLE_MASS * physics.HALF_LENGTH / _MASS
@@ -66,7 +67,7 @@ class TorchCartPoleEnv(CartPoleEnv):
     @torch.inference_mode(False)
     def __init__(self, num_envs: int, device: str | torch.device = "cpu", seed: int = 0, compile: bool = False):
         """Make the environments; `compile` fuses the step's operations by torch.compile, at the first step."""
-        self._step = torch.compile(torch_step, dynamic=False) if compile else torch_step
+        self._step = compiled(torch_step) if compile else torch_step
         super().__init__(num_envs, device, seed)
 
     def _bind(self) -> None:

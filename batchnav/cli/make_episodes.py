@@ -38,8 +38,7 @@ def make_episodes(
     """Generate episodes with the rules of Habitat's generators.
 
     Args:
-        scenes: scene files, folders of prepared scenes, dataset folders or configs, house:SEED or
-            house:FIRST-LAST.
+        scenes: scene files, folders of prepared scenes, dataset folders or configs, house:7 or house:0-3,7.
         out: the .json.gz file to write.
         task: pointnav; imagenav, in three levels of distance; objectnav or instance_imagenav, for scenes with object
             ids and categories.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from batchnav.data.sources.checks import mesh_warnings, navmesh_outside, origin_warning, unit_warning
+from batchnav.data.sources.asset import Frame
+from batchnav.data.sources.checks import navmesh_outside, origin_warning, unit_warning
 from batchnav.data.sources.islands import describe_islands
+from batchnav.data.sources.orientation import mesh_warnings
 from batchnav.navmesh.islands import SMALL_ISLAND
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.console.announce import number_of
@@ -21,10 +23,10 @@ class Finding(NamedTuple):
     text: str
 
 
-def scene_findings(scene: Scene, name: str, with_mesh: bool = True) -> Iterator[Finding]:
-    """Findings about a loaded scene. `with_mesh=False` leaves out those of `check_mesh`."""
+def scene_findings(scene: Scene, name: str, frame: Frame | None = None, with_mesh: bool = True) -> Iterator[Finding]:
+    """Findings about a loaded scene. `with_mesh=False` leaves out those of `check_mesh`; `frame` as there."""
     if with_mesh:
-        yield from check_mesh(scene.mesh, name)
+        yield from check_mesh(scene.mesh, name, frame)
     yield from check_navmesh(scene.navmesh, name)
     if problem := navmesh_outside(scene.navmesh.bounds, scene.mesh, name):
         yield Finding("error", problem)
@@ -34,13 +36,16 @@ def scene_findings(scene: Scene, name: str, with_mesh: bool = True) -> Iterator[
     yield from (Finding("warning", text) for text in warnings)
 
 
-def check_mesh(mesh: TriangleMesh, name: str) -> Iterator[Finding]:
-    """Warnings about a loaded mesh: dropped triangles, up axis, winding, unit, and distance from the origin."""
+def check_mesh(mesh: TriangleMesh, name: str, frame: Frame | None = None) -> Iterator[Finding]:
+    """Warnings about a loaded mesh: dropped triangles, up axis, winding, unit, and distance from the origin.
+
+    `frame`: frame of its mesh file, as in `mesh_warnings`.
+    """
     if mesh.num_dropped:
         share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
         dropped = f"{number_of(mesh.num_dropped, 'triangle')} ({share:.1%})"
         yield Finding("warning", f"{name}: {dropped} without area, or with a corner that is not finite")
-    for text in (*mesh_warnings(mesh, name), unit_warning(mesh, name), origin_warning(mesh, name)):
+    for text in (*mesh_warnings(mesh, name, frame), unit_warning(mesh, name), origin_warning(mesh, name)):
         if text:
             yield Finding("warning", text)
 

@@ -23,8 +23,8 @@ from batchnav.data.sources.mesh_files import is_hidden, mesh_files_in
 from batchnav.errors import MeshError
 from batchnav.procedural import FAMILIES, SceneFamily
 
-_RANGE = re.compile(rf"({'|'.join(FAMILIES)}):(\d{{1,6}})-(\d{{1,6}})", re.ASCII)
-"""A family, its first and its last seed."""
+_SEEDS = re.compile(rf"({'|'.join(FAMILIES)}):(\d{{1,6}}(?:-\d{{1,6}})?(?:,\d{{1,6}}(?:-\d{{1,6}})?)*)", re.ASCII)
+"""A family, and its seeds and ranges of seeds."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,10 @@ def parse_scene_id(scene_id: str) -> SceneRef:
     family, colon, seed = scene_id.partition(":")
     if colon and family in FAMILIES:
         if not (seed.isascii() and seed.isdigit()):
-            raise MeshError(f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{family}:7'")
+            raise MeshError(
+                f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{family}:7'; "
+                f"lists of scenes take several seeds, as in '{family}:0-3,7'"
+            )
         return GeneratedRef(scene_id, FAMILIES[family], int(seed))
     config, marker, name = scene_id.rpartition(f"{DATASET_CONFIG}:")
     if marker:
@@ -87,7 +90,7 @@ def has_random_materials(scene_id: str) -> bool:
 
 
 def scene_ids(names: Iterable[str]) -> list[str]:
-    """Scene ids, where "FAMILY:FIRST-LAST" expands to one id per seed, and a folder to the scenes in it.
+    """Scene ids, where "FAMILY:0-3,7" expands to one id per seed, and a folder to the scenes in it.
 
     MeshError where a range has no seeds or a folder no scenes.
     """
@@ -95,10 +98,10 @@ def scene_ids(names: Iterable[str]) -> list[str]:
     if isinstance(names, (str, Path)) or not isinstance(names, Iterable):
         raise MeshError(f"names: found {str(names)!r}, expected a list of names, such as [{str(names)!r}]")
     for name in map(str, names):
-        seeds = _RANGE.fullmatch(name)
+        seeds = _SEEDS.fullmatch(name)
         if seeds:
-            family, first, last = seeds.groups()
-            found = [f"{family}:{seed}" for seed in range(int(first), int(last) + 1)]
+            parts = [(*map(int, part.split("-")),) for part in seeds[2].split(",")]
+            found = [f"{seeds[1]}:{seed}" for part in parts for seed in range(part[0], part[-1] + 1)]
         else:
             found = [str(file) for file in scenes_in(Path(name))] if os.path.isdir(name) else [name]
         if not found:

@@ -138,7 +138,7 @@ def load_scenes(
     The first call also compiles the kernels of PointNav with depth in the background.
 
     Args:
-        names: scene ids (see `find_scene`); "FAMILY:FIRST-LAST" for procedural scenes by their seeds; or folders: the
+        names: scene ids (see `find_scene`); "FAMILY:0-3,7" for procedural scenes by their seeds; or folders: the
             prepared scenes in a folder, or its mesh files where it has no prepared scenes.
         settings: as in `load_scene`.
         appearance: as in `load_scene`.

@@ -67,7 +67,7 @@ def _check_source(source: SceneSource) -> Iterator[Finding]:
         yield Finding("warning", f"{source.name}: {len(source.missing)} assets are missing: {names}")
     try:
         mesh = source.load_mesh()
-        yield from check_mesh(mesh, source.name)
+        yield from check_mesh(mesh, source.name, source.frame)
         scene, misfits = source.make(mesh)
         yield from (Finding("warning", text) for text in misfits)
         yield from scene_findings(scene._replace(name=source.name), source.name, with_mesh=False)

@@ -26,6 +26,7 @@ from batchnav.mapping.state import PREDICTION_INTERVAL, SIDE, MapLayers, MapStat
 from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.runtime.files.bundled import check_bundled, find_anticipation
 from batchnav.runtime.files.reading import open_tensors, tensor_errors
+from batchnav.runtime.torch_compile import compiled
 from batchnav.runtime.torch_defaults import torch_defaults
 
 WINDOW = 128
@@ -188,7 +189,7 @@ class OccupancyPredictor:
         self._model = placed.to(memory_format=torch.channels_last)
         self._capacity, self._costs, self._turn = _capacity(n), self._predicted_costs, turn
         if device.type == "cuda" and self._capacity > _MIN_CAPACITY:  # compiling takes 30 s, which pays for thousands
-            self._costs = torch.compile(self._predicted_costs, dynamic=False)
+            self._costs = compiled(self._predicted_costs)
 
     @torch.no_grad()
     def predict(self, state: MapState, bodies: TrackedBodies, goal: torch.Tensor) -> None:

@@ -41,6 +41,7 @@ from batchnav.policy.observations import (
     num_categories,
     spaces_to_read,
 )
+from batchnav.runtime.torch_compile import compiled
 from batchnav.runtime.torch_defaults import torch_defaults
 
 PREVIOUS_ACTION = "previous action"
@@ -253,9 +254,9 @@ class ActorCritic(nn.Module):
     def compile_parts(self) -> None:
         """Run the encoders and the memory's compilable part through torch.compile, in place, for static shapes."""
         for encoder in self._encoders():
-            encoder.compile(dynamic=False)
+            compiled(encoder)
         if self.mask_head is not None:
-            self.mask_head.compile(dynamic=False)
+            compiled(self.mask_head)
         self.body.compile_parts()
 
     def update_norms(

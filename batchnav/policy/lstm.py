@@ -12,6 +12,7 @@ from batchnav.policy import lstm_cpu
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory
 from batchnav.policy.triton_support import has_triton
+from batchnav.runtime.torch_compile import compiled
 
 FUSED_SEQUENCES = 1024
 """Largest number of sequences in a minibatch for training with `lstm_triton`, which is faster at 256 and 1,024."""
@@ -49,7 +50,7 @@ class EpisodicLSTM(Memory, nn.RNNBase):
 
     def compile_parts(self) -> None:
         """Compile the cell, for static shapes."""
-        self.cell = torch.compile(lstm_cell, dynamic=False)
+        self.cell = compiled(lstm_cell)
 
     def _apply(self, fn: Callable, recurse: bool = True) -> EpisodicLSTM:
         """Move the module, as `to` does, and look up whether the new device has the kernels."""

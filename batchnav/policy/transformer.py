@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from batchnav.errors import ConfigError
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory
+from batchnav.runtime.torch_compile import compiled
 
 MLP_RATIO = 2
 """Width of a block's hidden layer, relative to the block's width: two blocks have about as many parameters as two LSTM
@@ -91,7 +92,7 @@ class CausalTransformer(Memory):
     def compile_parts(self) -> None:
         """Compile the blocks, for static shapes."""
         for block in self.blocks:
-            block.compile(dynamic=False)
+            compiled(block)
 
     def step(
         self, x: torch.Tensor, start: torch.Tensor, state: TransformerState

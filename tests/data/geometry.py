@@ -5,6 +5,12 @@ import trimesh
 
 WIDTH, HEIGHT, DEPTH = 6.0, 2.6, 4.0
 """Metres in x, y, z of the inside of `shell`, from the origin."""
+AXES = {
+    "y": [(1, 0, 0), (0, 1, 0), (0, 0, 1)], "-y": [(1, 0, 0), (0, -1, 0), (0, 0, -1)],
+    "z": [(1, 0, 0), (0, 0, -1), (0, 1, 0)], "-z": [(1, 0, 0), (0, 0, 1), (0, -1, 0)],
+    "x": [(0, 1, 0), (-1, 0, 0), (0, 0, 1)], "-x": [(0, -1, 0), (1, 0, 0), (0, 0, 1)],
+}  # fmt: skip
+"""World to file for each axis that points up in the file."""
 
 
 def shell(ceiling=True):

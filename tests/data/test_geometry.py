@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from geometry import DEPTH, HEIGHT, WIDTH, hall, shell, slab, turned, write
+from geometry import AXES, DEPTH, HEIGHT, WIDTH, hall, shell, slab, turned, write
 
 from batchnav.cli import data as cli
 from batchnav.data.episodes.episode import Episode, Goal, rotation_of
@@ -168,14 +168,6 @@ def test_a_house_on_its_side_is_named_when_it_is_loaded(tmp_path, caplog):
     caplog.clear()
     upright = load_scene(path, up="z", islands="indoor")
     assert not caplog.records and np.ptp(upright.mesh.vertices, axis=0)[1] == pytest.approx(HEIGHT + 0.4)
-
-
-AXES = {
-    "y": [(1, 0, 0), (0, 1, 0), (0, 0, 1)], "-y": [(1, 0, 0), (0, -1, 0), (0, 0, -1)],
-    "z": [(1, 0, 0), (0, 0, -1), (0, 1, 0)], "-z": [(1, 0, 0), (0, 0, 1), (0, -1, 0)],
-    "x": [(0, 1, 0), (-1, 0, 0), (0, 0, 1)], "-x": [(0, -1, 0), (1, 0, 0), (0, 0, 1)],
-}  # fmt: skip
-"""World to file for each axis that points up in the file."""
 
 
 @pytest.mark.parametrize("up", AXES)

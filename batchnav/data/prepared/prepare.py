@@ -11,9 +11,8 @@ import numpy as np
 
 from batchnav.data.parallel import in_parallel
 from batchnav.data.prepared.scene_file import SUFFIX, fingerprint, load_prepared, made_from, save_prepared
-from batchnav.data.scene_findings import scene_findings
+from batchnav.data.scene_findings import check_mesh, scene_findings
 from batchnav.data.sources.asset import axis_of
-from batchnav.data.sources.checks import unit_warning
 from batchnav.data.sources.islands import ceiling_above
 from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import BatchnavError, MeshError
@@ -74,7 +73,7 @@ def _prepare_one(source: SceneSource, out: Path | None, describe: bool) -> Outco
         fresh = made_from(path) == wanted and (navmesh is None or navmesh.is_file())
         if not fresh:
             mesh = source.load_mesh()
-            warnings += filter(None, (unit_warning(mesh, source.name),))
+            warnings += [finding.text for finding in check_mesh(mesh, source.name, source.frame)]
             scene, misfits = source.make(mesh)
             warnings += misfits
             if navmesh is not None:  # written first: a prepared scene implies a complete navmesh
@@ -84,7 +83,8 @@ def _prepare_one(source: SceneSource, out: Path | None, describe: bool) -> Outco
         if not describe:
             return outcome._replace(fresh=fresh, warnings=tuple(warnings))
         scene = scene or load_prepared(path, appearance=False)
-        found = [finding.text for finding in scene_findings(scene, source.name) if finding.level == "warning"]
+        findings = scene_findings(scene, source.name, source.frame)
+        found = [finding.text for finding in findings if finding.level == "warning"]
         warnings = list(dict.fromkeys([*warnings, *found]))
         return outcome._replace(fresh=fresh, summary=summarise(scene), warnings=tuple(warnings))
     except BatchnavError as error:

@@ -1,8 +1,6 @@
-"""Checks of loaded meshes and navmeshes: unit, up axis, winding, and whether a navmesh file fits its mesh."""
+"""Checks of loaded meshes and navmeshes: unit, distance from the origin, and whether a navmesh file fits its mesh."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -20,31 +18,12 @@ _UNITS = ((0.001, "millimetres"), (0.01, "centimetres"), (1000.0, "kilometres"))
 """Factors to metres, with the units' names."""
 _USUAL = 2.0, 100.0
 """Range of a building's longest side for a suggestion of its unit, metres."""
-_FACING = 0.9
-"""Smallest cosine between a triangle's normal and an axis for a triangle that faces along the axis."""
-_LEVEL = 0.98
-"""Smallest cosine between a level triangle's normal and the vertical."""
-_MANY, _SAMPLES, _PER_CELL = 200_000, 2**15, 6
-"""About the largest number of triangles checked; points sampled on the level ones; mean number of points per cell."""
-_ROOM = 1.8
-"""Smallest height between two level surfaces that counts as a room, metres."""
-_WRONG, _ENCLOSING = 2.0, 0.5
-"""Ratio of surfaces that face the wrong way to others, and share of the footprint that is enclosed, above which a
-warning is given."""
 _PROBES, _REACH = 512, 3.0
 """Number of points on a navmesh that are compared with the mesh, and length of the step from each, metres."""
 _KNEE, _BODY = 0.5, 0.75
 """Heights above the navmesh of rays that look down, and of rays along a step, metres."""
 _ON_FLOOR, _THROUGH = 0.5, 0.05
 """Smallest share of points with a floor below, and largest share of steps through surfaces, for a fitting navmesh."""
-
-
-def mesh_warnings(mesh: TriangleMesh, name: str) -> Iterator[str]:
-    """Warnings about the up axis and the winding of a mesh; `name` begins them."""
-    if sideways := list(_check_up(mesh, name)):  # then it is unknown which faces look up
-        yield from sideways
-    else:
-        yield from _check_winding(mesh, name)
 
 
 def unit_warning(mesh: TriangleMesh, name: str) -> str:
@@ -69,78 +48,6 @@ def origin_warning(mesh: TriangleMesh, name: str) -> str:
         f"{name}: is far from the origin; loading subtracts ({listed(mesh.origin)}) m (`scene.origin`), "
         "and shifts its navmesh and episodes with it"
     )
-
-
-def _check_up(mesh: TriangleMesh, name: str) -> Iterator[str]:
-    """A warning where the wrong axis is up: the mesh is taller than wide, and most of its area faces sideways."""
-    extent = np.ptp(mesh.vertices[np.unique(mesh.faces)], axis=0)
-    a, b, c = (mesh.vertices[mesh.faces[:, k]].astype(np.float64) for k in range(3))
-    normal = np.abs(np.cross(b - a, c - a))
-    facing = normal * (normal > _FACING * np.linalg.norm(normal, axis=1, keepdims=True))
-    along = facing.sum(0) / 2
-    if extent[1] > min(extent[0], extent[2]) and along[1] < max(along[0], along[2]):
-        yield (
-            f"{name}: is {extent[0]:.3g} x {extent[2]:.3g} m wide and {extent[1]:.3g} m tall, and "
-            f"{along[1]:.3g} m² of it face up or down, {max(along[0], along[2]):.3g} m² one side: is +Y up? "
-            "`batchnav data import --up AXIS` and `load_scene(up=...)` turn it"
-        )
-
-
-def _check_winding(mesh: TriangleMesh, name: str) -> Iterator[str]:
-    """A warning where most level area faces down, or where faces enclose space but look outwards."""
-    faces = mesh.faces[:: max(len(mesh.faces) // _MANY, 1)]
-    corners = mesh.vertices[faces].astype(np.float64)
-    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    length = np.linalg.norm(normal, axis=1)
-    level = np.abs(normal[:, 1]) > _LEVEL * length
-    area, is_up = length[level] / 2 * (len(mesh.faces) / len(faces)), normal[level, 1] > 0
-    if not level.any():
-        return
-    up, down = area[is_up].sum(), area[~is_up].sum()
-    what_to_do = "reverse it with `--flip` (`load_scene(flip=True)`), or make both sides walkable with `--two-sided`"
-    if down > _WRONG * up:
-        yield (
-            f"{name}: {down:.3g} m² of its level area face down, {up:.3g} m² up: "
-            f"are its faces the wrong way round? {what_to_do}"
-        )
-        return
-    rooms, solids, footprint = _columns(corners[level], area, is_up)
-    if solids > _WRONG * rooms and solids > _ENCLOSING * footprint:
-        yield (
-            f"{name}: its faces look outwards from {solids:.3g} m² of enclosed space, on top of which agents walk: "
-            f"is it a room seen from outside? {what_to_do}"
-        )
-
-
-def _columns(corners: np.ndarray, area: np.ndarray, is_up: np.ndarray) -> tuple[float, float, float]:
-    """Areas seen from above, square metres: of rooms, of solids, and of all level surfaces.
-
-    A room is space between two level surfaces that face each other; a solid is space that both face away from.
-
-    Args:
-        corners: f64 [F, 3, 3], level triangles.
-        area: f64 [F], square metres.
-        is_up: bool [F].
-    """
-    rng = np.random.default_rng(0)
-    chosen = np.searchsorted(np.cumsum(area), rng.random(_SAMPLES) * area.sum()).clip(max=len(area) - 1)
-    points = _points_in(corners[chosen], rng)
-    side = np.sqrt(area.sum() * _PER_CELL / _SAMPLES)
-    cell = np.floor((points[:, [0, 2]] - points[:, [0, 2]].min(0)) / side).astype(np.int64)
-    column = cell[:, 0] * (cell[:, 1].max() + 1) + cell[:, 1]
-    order = np.lexsort((points[:, 1], column))
-    column, height, faces_up = column[order], points[order, 1], is_up[chosen][order]
-    space = (column[1:] == column[:-1]) & (np.diff(height) >= _ROOM)
-    rooms, solids = (np.unique(column[1:][space & (faces_up[:-1] == below) & (faces_up[1:] != below)]) for below in
-                     (True, False))  # fmt: skip
-    return len(rooms) * side**2, len(solids) * side**2, len(np.unique(column)) * side**2
-
-
-def _points_in(corners: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random point f64 [N, 3] in each triangle [N, 3, 3]."""
-    u, v = rng.random((2, len(corners), 1))
-    u, v = np.where(u + v > 1, 1 - u, u), np.where(u + v > 1, 1 - v, v)
-    return corners[:, 0] + u * (corners[:, 1] - corners[:, 0]) + v * (corners[:, 2] - corners[:, 0])
 
 
 def navmesh_outside(bounds: np.ndarray, mesh: TriangleMesh, name: str) -> str:

@@ -21,8 +21,9 @@ from batchnav.data.sources.annotations import (
     semantic_file,
 )
 from batchnav.data.sources.asset import Asset, Frame, Part, asset_of, frame_of, stage_frame
-from batchnav.data.sources.checks import check_fit, mesh_warnings
+from batchnav.data.sources.checks import check_fit
 from batchnav.data.sources.islands import check_rule, describe_islands, keep_islands
+from batchnav.data.sources.orientation import mesh_warnings
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
@@ -71,6 +72,13 @@ class SceneSource:
         if self.home is not None:
             return self.home / f"{self.name}.scene"
         return self.parts[0].asset.path.with_suffix(".scene")
+
+    @property
+    def frame(self) -> Frame | None:
+        """Frame of the scene's only mesh file; None for several files, and for COLLADA, which names its axis itself."""
+        asset = self.parts[0].asset
+        is_known = len(self.parts) == 1 and (asset.path.suffix.lower() != ".dae" or asset.frame != Frame())
+        return asset.frame if is_known else None
 
     @property
     def files(self) -> list[Path]:
@@ -138,10 +146,10 @@ class SceneSource:
     def load(self, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True) -> Scene:
         """The scene; arguments as in `load_navmesh` and `load_mesh`. MeshError, NavMeshError.
 
-        Suspicious geometry is logged as a warning (`data/sources/checks.py`).
+        Suspicious geometry is logged as a warning (`data/sources/orientation.py`, `data/sources/checks.py`).
         """
         mesh = self.load_mesh(appearance)
-        for text in mesh_warnings(mesh, self.name):
+        for text in mesh_warnings(mesh, self.name, self.frame):
             log.warning("%s", text)
         scene, warnings = self.make(mesh, settings, appearance)
         for text in (*warnings, *(describe_islands(scene)[1] if self.islands == "all" else ())):

@@ -1,0 +1,128 @@
+"""Warnings about the up axis and the winding of meshes: rooms as they are, turned over, and on their side."""
+
+import numpy as np
+import pytest
+import trimesh
+from geometry import AXES, hall, shell, slab, turned, write
+
+from batchnav.cli import data as cli
+from batchnav.data.prepared.scene_file import load_prepared
+from batchnav.data.scenes import load_scene
+from batchnav.data.sources.asset import Frame, frame_of
+from batchnav.data.sources.orientation import mesh_warnings
+from batchnav.data.validate import validate
+from batchnav.errors import NavMeshError
+from batchnav.procedural.families import FAMILIES
+from batchnav.scene import scene as scenes
+from batchnav.scene.frames import rotation_of
+from batchnav.types import TriangleMesh
+
+FURNITURE = [
+    slab((0.3, 0, 0.3), (1.3, 2.0, 0.9)), slab((2.0, 0.7, 1.5), (3.8, 0.75, 2.5)), slab((4.6, 0, 0.4), (5.7, 0.8, 3.0)),
+    slab((0.3, 0, 2.8), (2.2, 0.45, 3.7)),
+]  # fmt: skip
+"""A wardrobe, a table without legs, a kitchen counter and a bench."""
+
+
+def furnished(room):
+    return trimesh.util.concatenate([room, *FURNITURE])
+
+
+def mesh_of(room):
+    return TriangleMesh(room.vertices.astype(np.float32), room.faces.astype(np.int32))
+
+
+def warnings_in_file(mesh, up, frame=None):
+    """Warnings about a mesh in a file whose axis `up` points up, loaded as one with +Y up or with `frame`."""
+    stored = mesh._replace(vertices=mesh.vertices @ rotation_of(up).astype(np.float32))
+    frame = frame or Frame()
+    loaded = stored._replace(vertices=(stored.vertices @ frame.rotation.T).astype(np.float32))
+    return list(mesh_warnings(loaded, "m", frame))
+
+
+ROOMS = {"walls with thickness": hall, "single faces": shell, "no ceiling": lambda: shell(ceiling=False)}
+
+
+@pytest.mark.parametrize("up", AXES)
+@pytest.mark.parametrize("kind", ROOMS)
+def test_the_axis_of_a_furnished_room_is_found(kind, up):
+    room = mesh_of(furnished(ROOMS[kind]()))
+    assert not warnings_in_file(room, up, frame_of(up))
+    found = warnings_in_file(room, up)
+    if up == "y":
+        assert not found
+    else:
+        assert len(found) == 1
+        assert f"is +Y up? `batchnav data import --up {up}` and `load_scene(up='{up}')` turn it" in found[0]
+
+
+@pytest.mark.parametrize("given, right", [("z", "-z"), ("-x", "x"), ("z", "y"), ("x", "-y"), ("y", "-z")])
+def test_the_axis_is_that_of_the_file_where_another_one_was_given(given, right):
+    (found,) = warnings_in_file(mesh_of(furnished(hall())), right, frame_of(given))
+    assert f"`batchnav data import --up {right}`" in found
+
+
+def test_without_the_frame_of_the_file_no_axis_is_named():
+    room = mesh_of(furnished(hall()))
+    (found,) = mesh_warnings(room._replace(vertices=room.vertices * np.float32([1, -1, -1])), "m")
+    assert found.endswith("is +Y up? `batchnav data import --up AXIS` and `load_scene(up=...)` turn it")
+
+
+@pytest.mark.parametrize("room", [hall(), shell(), shell(ceiling=False), hall(12.0, 9.0, 4.0)])
+def test_an_empty_room_is_no_warning(room):
+    assert not list(mesh_warnings(mesh_of(room), "m", Frame()))
+
+
+def test_an_empty_room_with_a_ceiling_is_not_called_upside_down():
+    for room in (hall(), shell()):
+        assert not warnings_in_file(mesh_of(room), "-y")
+
+
+def test_beams_lamps_and_low_ceilings_are_no_warning():
+    """An empty room 2.6 m high: things hang above head height, from a third of its ceiling."""
+    beams = [slab((x, 2.2, 0), (x + 0.5, 2.6, 4)) for x in (0.5, 2.0, 3.5, 5.0)]
+    assert not list(mesh_warnings(mesh_of(trimesh.util.concatenate([hall(), *beams])), "m", Frame()))
+
+
+def test_an_upright_room_with_reversed_windings_is_flipped_not_turned():
+    for room in (shell(), shell(ceiling=False), furnished(shell(ceiling=False))):
+        room.invert()
+        (found,) = mesh_warnings(mesh_of(room), "m", Frame())
+        assert "--flip" in found and "--up" not in found
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_procedural_scenes_have_no_warning(name):
+    for seed in (0, 2, 7):
+        assert not list(mesh_warnings(FAMILIES[name].meshes(seed, False)[1], "m", Frame())), seed
+
+
+def test_a_procedural_house_upside_down_is_found():
+    for seed in (0, 1):
+        (found,) = warnings_in_file(FAMILIES["house"].meshes(seed, False)[1], "-y")
+        assert "furniture hangs from the ceiling" in found and "--up -y" in found
+
+
+def test_import_and_validate_name_the_axis(tmp_path, capsys, monkeypatch, caplog):
+    monkeypatch.setattr(scenes, "cache_folder", lambda: tmp_path / "cache")
+    path = write(turned(furnished(hall()), AXES["-y"]), tmp_path / "scan.obj")
+    cli.command(["import", str(path), "--out", str(tmp_path / "out")])
+    assert "warning: " in (said := capsys.readouterr().out) and "`batchnav data import --up -y`" in said
+    assert any("--up -y" in finding.text for finding in validate(path) if finding.level == "warning")
+    load_scene(path)
+    assert "--up -y" in caplog.text
+    cli.command(["import", str(path), "--out", str(tmp_path / "out"), "--up", "-y"])
+    assert "--up -y" not in capsys.readouterr().out
+    scene = load_prepared(tmp_path / "out" / "scan.scene")
+    assert np.allclose(scene.mesh.vertices, furnished(hall()).vertices, atol=1e-5)
+
+
+def test_import_names_the_axis_where_no_navmesh_can_be_baked(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(scenes, "cache_folder", lambda: tmp_path / "cache")
+    path = write(turned(shell(ceiling=False), AXES["-y"]), tmp_path / "scan.obj")
+    with pytest.raises(SystemExit):
+        cli.command(["import", str(path), "--out", str(tmp_path / "out")])
+    said = capsys.readouterr().out
+    assert "error: " in said and "faces down to its walls: is +Y up? `batchnav data import --up -y`" in said
+    with pytest.raises(NavMeshError, match="none of them flatter"):
+        load_scene(path)

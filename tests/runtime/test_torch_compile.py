@@ -1,0 +1,62 @@
+"""torch.compile for a user without a name, as in containers with an arbitrary user id."""
+
+import getpass
+import stat
+from pathlib import Path
+
+import pytest
+import torch
+
+from batchnav.runtime import torch_compile
+from batchnav.runtime.torch_compile import CACHE, compiled
+
+
+def nameless():
+    raise KeyError("getpwuid(): uid not found: 12345")
+
+
+@pytest.fixture
+def calls(monkeypatch, tmp_path):
+    """Parts given to torch.compile, whose variable is unset; our cache folder is empty."""
+    found = []
+    monkeypatch.setattr(torch, "compile", lambda part, **how: found.append((part, how)) or part)
+    monkeypatch.setenv(CACHE, "")
+    monkeypatch.delenv(CACHE)  # a later test finds it as it was, also if this one sets it
+    monkeypatch.setenv("BATCHNAV_CACHE", str(tmp_path / "cache"))
+    return found
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError, ImportError])
+def test_without_a_user_name_the_cache_is_below_ours(error, calls, monkeypatch, tmp_path):
+    def raises():
+        raise error("no such user")
+
+    monkeypatch.setattr(getpass, "getuser", raises)
+    assert compiled(len) is len and calls == [(len, {"dynamic": False})]
+    folder = Path(torch_compile.os.environ[CACHE])
+    assert folder == tmp_path / "cache" / "torch" and stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_module_is_compiled_in_place(calls, monkeypatch):
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    module = torch.nn.Linear(2, 3)
+    assert compiled(module) is module
+    assert calls == [(module._call_impl, {"dynamic": False})] and CACHE in torch_compile.os.environ
+
+
+def test_pytorch_chooses_where_it_can(calls, monkeypatch, tmp_path):
+    monkeypatch.setattr(getpass, "getuser", lambda: "me")
+    compiled(len)
+    assert CACHE not in torch_compile.os.environ
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    monkeypatch.setenv(CACHE, str(tmp_path / "mine"))
+    compiled(len)
+    assert torch_compile.os.environ[CACHE] == str(tmp_path / "mine") and not (tmp_path / "cache").exists()
+
+
+def test_no_other_module_calls_torch_compile():
+    package = Path(torch_compile.__file__).parents[1]
+    for path in package.rglob("*.py"):
+        if path != Path(torch_compile.__file__):
+            text = path.read_text(encoding="utf-8")
+            assert "torch.compile(" not in text and ".compile(dynamic" not in text, path
