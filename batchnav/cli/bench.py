@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from batchnav.bench import options
+from batchnav.cli.console import show
 from batchnav.cli.ranges import check_options
 from batchnav.renamed_keys import current_options
+from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.console.command_line import parse_options
 
 BENCHMARKS = {
@@ -22,6 +25,12 @@ BENCHMARKS = {
     "load": "scene loading, seconds",
 }
 """Descriptions of the benchmarks by name; each is a module of `batchnav.bench`."""
+NEXT = {
+    "render": ("measure training", "batchnav", "bench", "train"),
+    "sim": ("measure training", "batchnav", "bench", "train"),
+    "train": ("train an agent", "batchnav", "train"),
+}
+"""Next steps after a benchmark: the purpose and the words of a command, which takes the same device."""
 
 
 def command(arguments: Sequence[str]) -> None:
@@ -36,6 +45,8 @@ def command(arguments: Sequence[str]) -> None:
     found = parse_options(kind, f"batchnav bench {name}", arguments, describe(name))
     check_options(found)
     importlib.import_module(f"batchnav.bench.{name}").main(found)  # imports PyTorch, which `--help` does not need
+    if name in NEXT and os.environ.get("RANK", "0") == "0" and not getattr(found, "json", False):
+        show(next_command(*NEXT[name], "--device", found.device))
 
 
 def bench_options(name: str) -> type:

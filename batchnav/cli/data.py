@@ -51,6 +51,11 @@ def list_data(data_path: Path = DATA) -> None:
         table.add_row(uid, state, manual.link, manual.licence, manual.how)
     show(table)
     show("Parts of HM3D: hm3d_{minival,train,val}_{glb,habitat,configs,semantic_annots,semantic_configs}_v{0.1,0.2}")
+    folder = () if data_path == DATA else ("--data-path", data_path)
+    for uid, source in SOURCES.items():
+        if not source.needs and not is_present(uid, source, data_path):
+            show(next_command("download one without a login", "batchnav", "data", "download", uid, *folder))
+            return
 
 
 def download_data(
@@ -74,8 +79,14 @@ def download_data(
 
     if not uids:
         raise ArgumentError("uids: found none, expected names from `batchnav data list`")
-    for link in download(uids, data_path, Login(username, password), replace):
+    links = download(uids, data_path, Login(username, password), replace)
+    for link in links:
         show(f"{link}")
+    scenes = next((link for link in links if link.parent.name == SCENES_DIR.name), None)
+    if scenes is not None:
+        parts = (SOURCES[part].part for uid in uids for part in GROUPS.get(uid, (uid,)))
+        split = ("--split", next(parts)) if scenes.name == "hm3d" else ()
+        show(next_command("bake their navmeshes", "batchnav", "data", "prepare", scenes, *split))
 
 
 def import_data(
@@ -191,6 +202,26 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
             show(f"{path}: no errors")
     if broken:
         sys.exit(1)
+    for line in dict.fromkeys(map(_after_validation, paths)):
+        if line:
+            show(line)
+            return
+
+
+def _after_validation(path: Path) -> str:
+    """A line with a command that shows a valid file; empty for folders and for episodes with goal objects."""
+    from batchnav.data.objectnav.episode_file import is_objectnav
+    from batchnav.data.objectnav.instance_file import is_instance_file
+    from batchnav.data.prepared.scene_file import SUFFIX
+    from batchnav.scene.mesh import SUFFIXES
+
+    if path.suffix == ".navmesh":
+        return next_command("plot it", "batchnav", "navmesh", "view", path)
+    if path.suffix.lower() in (SUFFIX, *SUFFIXES):
+        return next_command("view it", "batchnav", "view", path)
+    if path.name.endswith(".json.gz") and not is_objectnav(path) and not is_instance_file(path):
+        return next_command("evaluate an agent on them", "batchnav", "evaluate", "shortest_path", "--episodes", path)
+    return ""
 
 
 def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSource:

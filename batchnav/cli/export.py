@@ -16,6 +16,7 @@ import tyro
 
 from batchnav.cli.console import show
 from batchnav.export.onnx_policy import export_policy
+from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.console.command_line import parse_options
 
 
@@ -38,3 +39,6 @@ def command(arguments: Sequence[str]) -> None:
     options = parse_options(Options, "batchnav export", arguments, __doc__)
     described = export_policy(options.policy, options.out, options.camera_height, options.hfov_deg)
     show(f"{options.out}, {described}")
+    camera = (("--camera-height", options.camera_height), ("--hfov-deg", options.hfov_deg))
+    given = (word for name, value in camera if value is not None for word in (name, value))
+    show(next_command("evaluate it with this camera", "batchnav", "evaluate", options.policy, *given))

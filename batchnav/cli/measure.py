@@ -24,7 +24,7 @@ from batchnav.report.terminal import print_agents, print_scenes
 from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.atomic import check_writable
-from batchnav.runtime.files.bundled import bundled_name, find_policy, find_split
+from batchnav.runtime.files.bundled import bundled_name, find_episodes, find_policy, find_split
 from batchnav.runtime.kernels.precompile import SHORTEST_PATH_KERNELS, precompile
 from batchnav.scene.ros_map import write_map
 from batchnav.tasks import TASKS
@@ -60,7 +60,7 @@ def measure(options: Options, ranks: Ranks) -> None:
     compared = players | {name: ReferencePlayer(name, first.config) for name in others}
     if ranks.is_rank_zero and ranks.device.type == "cpu" and "shortest_path" in compared:
         precompile(SHORTEST_PATH_KERNELS, env_config=to_dict(first.config))
-    path = options.episodes or find_split(options.split, task.episode_file)
+    path = find_episodes(options.episodes) if options.episodes else find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     evaluation = Evaluation(
         path, ranks.device, first.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks, fields,

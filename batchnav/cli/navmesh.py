@@ -54,7 +54,7 @@ def bake_navmesh(
         settings: Habitat's settings, in metres and degrees.
     """
     from batchnav.data.sources.asset import Part, oriented_asset
-    from batchnav.data.sources.checks import mesh_warnings
+    from batchnav.data.sources.orientation import mesh_warnings
     from batchnav.data.sources.scene_source import SceneSource
     from batchnav.scene.scene import bake
 
@@ -63,7 +63,7 @@ def bake_navmesh(
         asset = oriented_asset(mesh, up, scale, flip)
         source = SceneSource(str(mesh), (Part(asset),), two_sided=two_sided)
         loaded = source.load_mesh(appearance=False)
-        for text in mesh_warnings(loaded, str(mesh)):
+        for text in mesh_warnings(loaded, str(mesh), source.frame):
             log.warning("%s", text)
         navmesh = bake(source.mesh_to_bake(loaded), str(mesh), settings)
     navmesh.save(out)
@@ -96,6 +96,7 @@ def show_info(file: Positional[Path], /) -> None:
     for name, value in dataclasses.asdict(navmesh.settings).items() if navmesh.settings else ():
         table.add_row(name, f"{value:g}" if isinstance(value, float) else str(value))
     show(table)
+    show(next_command("plot it", "batchnav", "navmesh", "view", file))
 
 
 def plot_navmesh(

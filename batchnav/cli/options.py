@@ -26,7 +26,8 @@ class EvaluateOptions:
     building (corridor floors). ObjectNav: procthor (ProcTHOR houses). PointNav: hall, block, scan, course (other scene
     families), and wide_val, wide_test (bodies of radius 0.18 m, as in the Habitat challenges)."""
     episodes: Path | None = None
-    """Episode file to use instead of --split: your own, or Habitat's with its folder `content`."""
+    """Episode file to use instead of --split: your own, Habitat's with its folder `content`, or the name of a bundled
+    one."""
     scenes_dir: Path = SCENES_DIR
     """Folder that contains the scenes of Habitat's episodes."""
     device: str = "auto"

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from batchnav.cli.console import with_current_names
+from batchnav.cli.console import show, with_current_names
 from batchnav.data.folders import SCENES_DIR
+from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.console.command_line import parse_options
 
 if TYPE_CHECKING:
@@ -64,16 +65,35 @@ def command(arguments: Sequence[str]) -> None:
     """Run `batchnav view`."""
     options = parse(arguments)
     from batchnav.view.viewer.app import Viewer  # imports PyTorch, which `--help` does not need
+    from batchnav.view.viewer.guard import check_server
 
+    check_server(options.host, options.port)  # before scenes are loaded, which takes a while
     viewer = Viewer(session_of(options), options.host, options.port)
     print(viewer.url, flush=True)
     try:
         viewer.run()
     except KeyboardInterrupt:
+        show(f"\n{next_step(options)}")
         if not viewer.stop():  # an agent is playing an episode, which may take minutes: nothing of it is kept
             sys.stdout.flush()
             os._exit(130)
         raise
+
+
+def next_step(options: Options) -> str:
+    """A line with a command that shows more of the same scenes: a trained agent, episodes, or the agents' metrics."""
+    folder = () if options.scenes_dir == SCENES_DIR else ("--scenes-dir", options.scenes_dir)
+    episodes = () if options.episodes is None else ("--episodes", options.episodes)
+    task = () if options.task == "pointnav" else ("--task", options.task)
+    if not options.agents:
+        agent = "shortest_path" if task else "pointnav_waypoint_small"
+        words = ("view", *options.scenes, *episodes, *task, *folder, "--agents", agent)
+        return next_command("watch an agent in them", "batchnav", *words)
+    if episodes:
+        words = ("evaluate", *options.agents, *episodes, *task, *folder, "--report")
+        return next_command("measure the agents", "batchnav", *words)
+    words = ("data", "make-episodes", *options.scenes, *task, "--out", "episodes.json.gz")
+    return next_command("make episodes in them", "batchnav", *words)
 
 
 def parse(arguments: Sequence[str]) -> Options:

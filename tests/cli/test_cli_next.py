@@ -7,6 +7,9 @@ import pytest
 from worlds import episodes_on, write_floor
 
 from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.mapping.learn.batches import HELD_OUT
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.scene.mesh import load_mesh
 from batchnav.view.viewer.app import Viewer
 
 LINE = re.compile(r"^To [a-z ]+: batchnav (.*)$", re.MULTILINE)
@@ -17,8 +20,11 @@ SMALL_TRAINING = (
 NEXT = {
     "train": (*SMALL_TRAINING, "--scenes.houses", "0", "--scenes.sources", "floor.glb"),
     "evaluate": ("--device", "cpu", "--report-episodes", "1"),
+    "view": ("--device", "cpu"),
+    "bench": ("--houses", "1", "--num-envs", "4", "--sizes", "16", "--rollout-steps", "4", "--updates", "1",
+              "--minibatch-frames", "16", "--policies", "light"),
     "data make-episodes": ("--per-scene", "2"),
-}
+}  # fmt: skip
 """Options that make printed commands small and independent of the machine."""
 
 
@@ -30,8 +36,17 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(path)
     write_floor(path / "floor.glb")
     save_episodes(episodes_on("floor.glb", 2), path / "few.json.gz")
+    NavMesh.bake(load_mesh("floor.glb", appearance=False)).save(path / "a navmesh.navmesh")
     monkeypatch.setattr(Viewer, "run", lambda viewer: viewer.stop())  # it serves until it is interrupted
     return path
+
+
+def follow(run, text, number):
+    """Run the commands that a command printed, with the options of NEXT."""
+    found = LINE.findall(text)
+    assert len(found) == number, text
+    for line in found:
+        run_small(run, shlex.split(line))
 
 
 def run_small(run, words):
@@ -47,17 +62,93 @@ def run_small(run, words):
     "command, number",
     [
         (("navmesh", "bake", "floor.glb", "--out", "a navmesh.navmesh"), 1),
+        (("navmesh", "info", "a navmesh.navmesh"), 1),
         (("navmesh", "map", "floor.glb", "--out", "a map.yaml"), 1),
         (("data", "import", "floor.glb", "--out", "my scenes"), 2),
         (("data", "export", "floor.glb", "--out", "a scene.glb"), 1),
         (("data", "make-episodes", "floor.glb", "--per-scene", "2", "--out", "my episodes.json.gz"), 1),
         (("evaluate", "greedy", "--episodes", "few.json.gz", "--device", "cpu", "--out", "an evaluation"), 2),
+        (("evaluate", "greedy", "--episodes", "few.json.gz", "--device", "cpu", "--report"), 1),
+        (("data", "validate", "floor.glb"), 1),
+        (("data", "validate", "a navmesh.navmesh"), 1),
+        (("data", "validate", "few.json.gz"), 1),
+        (("data", "prepare", "floor.glb", "--out", "my scenes"), 1),
         (("doctor",), 2),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )
 def test_printed_commands_run(command, number, folder, run):
-    found = LINE.findall(run(*command))
-    assert len(found) == number
-    for line in found:
-        run_small(run, shlex.split(line))
+    follow(run, run(*command), number)
+
+
+def test_train(run, folder, monkeypatch, caplog):
+    """The next steps are logged. The command that trains on doubles the frames."""
+    caplog.set_level("INFO", "batchnav")
+    run("train", *SMALL_TRAINING, "--scenes.houses", "0", "--scenes.sources", "floor.glb", "--out", "a run")
+    lines = LINE.findall(caplog.text)
+    assert len(lines) == 2
+    for line in lines:
+        words = shlex.split(line)
+        run(*words, *(("--episodes", "few.json.gz", *NEXT["evaluate"]) if words[0] == "evaluate" else ()))
+    assert "--ppo.total-frames 32" in lines[1] and "trained 32 frames" in caplog.text
+
+
+def test_train_cartpole(run, folder, monkeypatch):
+    monkeypatch.setattr("batchnav.cartpole.program.is_solved", lambda config: True)  # which takes seconds
+    follow(run, run("train", "cartpole"), 1)
+
+
+def test_train_anticipation(run, folder):
+    scenes = [write_floor(folder / f"{k}.glb").name for k in range(HELD_OUT)]
+    small = ("--maps", "12", "--num-envs", "4", "--steps", "1", "--path-steps", "0", "--batch", "2", "--device", "cpu")
+    follow(run, run("train", "anticipation", "--out", "some weights.safetensors", "--scenes", *scenes, *small), 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("floor.glb",), ("floor.glb", "--agents", "greedy"), ("--episodes", "few.json.gz", "--agents", "greedy")],
+    ids=["no agent", "no episodes", "both"],
+)
+def test_view(options, run, folder, monkeypatch, capsys):
+    """The next step is printed when the viewer is interrupted."""
+
+    def interrupted(viewer):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Viewer, "run", interrupted)
+        with pytest.raises(SystemExit, match="130"):
+            run("view", *options, *NEXT["view"])
+    follow(run, capsys.readouterr().out, 1)
+
+
+def test_bench(run, folder):
+    small = ("--scenes", "floor.glb", "--device", "cpu", "--num-envs", "4", "--steps", "2", "--repeats", "1")
+    (line,) = LINE.findall(run("bench", "sim", *small))
+    text = run_small(run, shlex.split(line))
+    follow(run, text, 1)
+
+
+def test_export(run, folder):
+    for package in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(package)
+    camera = ("--camera-height", "0.6", "--hfov-deg", "87")
+    (line,) = LINE.findall(run("export", "pointnav_waypoint_small", "--out", "a policy.onnx", *camera))
+    words = shlex.split(line)
+    assert words == ["evaluate", "pointnav_waypoint_small", *camera]
+    run_small(run, [*words, "--episodes", "few.json.gz"])
+
+
+def test_data_list_and_download(run, folder, monkeypatch):
+    """The data set that is offered has its scenes prepared next."""
+    scenes = folder / "data" / "scene_datasets" / "habitat-test-scenes"
+
+    def download(uids, data, login, replace):
+        assert uids == ("habitat_test_scenes",)
+        write_floor(scenes / "a room.glb", up="z")
+        return [scenes.relative_to(folder)]
+
+    monkeypatch.setattr("batchnav.data.download.download", download)
+    (line,) = LINE.findall(run("data", "list"))
+    follow(run, run(*shlex.split(line)), 1)
+    assert (scenes / "a room.scene").is_file()

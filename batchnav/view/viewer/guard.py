@@ -189,6 +189,16 @@ class _Checked:
         return getattr(self._connection, name)
 
 
+def check_server(host: str, port: int) -> None:
+    """ArgumentError for an address that cannot be listened on, DeviceError without viser."""
+    try:
+        import viser  # noqa: F401
+        import websockets.asyncio.server  # noqa: F401
+    except ImportError as error:
+        raise DeviceError(f"viewer: found no viser, expected it: {install_command('viewer')}") from error
+    check_address(host, port)
+
+
 def guarded_server(host: str, port: int, label: str) -> tuple[Any, str]:
     """A `viser.ViserServer` behind the checks of this module, and the address to open in a browser.
 
@@ -200,12 +210,10 @@ def guarded_server(host: str, port: int, label: str) -> tuple[Any, str]:
     ArgumentError for an address that cannot be listened on, DeviceError without viser or for a version of it that
     does not serve through `websockets`.
     """
-    try:
-        import viser
-        import websockets.asyncio.server as library
-    except ImportError as error:
-        raise DeviceError(f"viewer: found no viser, expected it: {install_command('viewer')}") from error
-    check_address(host, port)
+    check_server(host, port)
+    import viser
+    import websockets.asyncio.server as library
+
     gate, served = Gate(host), []
     made: list[Any] = []
     serve = library.serve
