@@ -37,6 +37,10 @@ from batchnav.cli import main
         (("bench", "train", "--updates", "0"), "--updates: found 0"),
         (("evaluate", "greedy", "--num-envs", "0"), "--num-envs: found 0"),
         (
+            ("evaluate", "greedy", "--episodes", "nothere", "--device", "cpu"),
+            "nothere: no such file or episode file, expected a file or one of",
+        ),
+        (
             ("evaluate", "nothere", "--task", "explore", "--device", "cpu"),
             "; reference agents of explore: random, forward, frontier",
         ),
@@ -106,3 +110,10 @@ def test_another_broken_pipe_raises(monkeypatch):
         monkeypatch.setattr(sys, "stdout", out)
         main(["doctor"])
     os.close(write)
+
+
+def test_a_missing_viewer_is_named_before_scenes_are_loaded(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "viser", None)
+    monkeypatch.setattr("batchnav.cli.view.session_of", None)
+    with pytest.raises(SystemExit, match="viewer: found no viser, expected it: pip install"):
+        run("view", "house:7")
