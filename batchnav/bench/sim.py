@@ -103,7 +103,7 @@ def stepper(
     sim.settle()
     _wait(bank.device)
     per_step = (time.perf_counter() - start) / TIMED
-    steps = max(LEAST_STEPS, min(options.steps, int(options.seconds / per_step)))
+    steps = min(options.steps, max(LEAST_STEPS, int(options.seconds / per_step)))
 
     def run():
         for t in range(WARM_UP, WARM_UP + steps):

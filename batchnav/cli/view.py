@@ -73,7 +73,8 @@ def command(arguments: Sequence[str]) -> None:
     try:
         viewer.run()
     except KeyboardInterrupt:
-        show(f"\n{next_step(options)}")
+        print()  # the terminal shows ^C on this line
+        show(next_step(options))
         if not viewer.stop():  # an agent is playing an episode, which may take minutes: nothing of it is kept
             sys.stdout.flush()
             os._exit(130)

@@ -85,7 +85,7 @@ def test_train(run, folder, monkeypatch, caplog):
     """The next steps are logged. The command that trains on doubles the frames."""
     caplog.set_level("INFO", "batchnav")
     run("train", *SMALL_TRAINING, "--scenes.houses", "0", "--scenes.sources", "floor.glb", "--out", "a run")
-    lines = LINE.findall(caplog.text)
+    lines = LINE.findall("\n".join(caplog.messages))
     assert len(lines) == 2
     for line in lines:
         words = shlex.split(line)
