@@ -40,5 +40,5 @@ def command(arguments: Sequence[str]) -> None:
     described = export_policy(options.policy, options.out, options.camera_height, options.hfov_deg)
     show(f"{options.out}, {described}")
     camera = (("--camera-height", options.camera_height), ("--hfov-deg", options.hfov_deg))
-    given = (word for name, value in camera if value is not None for word in (name, value))
+    given = (word for name, value in camera if value is not None for word in (name, f"{value:g}"))
     show(next_command("evaluate it with this camera", "batchnav", "evaluate", options.policy, *given))
