@@ -1,22 +1,8 @@
 """Failure analysis: why each failed episode failed.
 
-A failed episode of ObjectNav or Instance ImageNav has the first of these kinds that applies:
-
-    wrong object     the agent stopped at a view point of another goal: of another category, or another object
-    never saw it     no image of the main camera showed the goal: an object of the category, or the object
-    saw and passed   the agent was at a view point of the goal, but made no successful stop there
-    stopped early    the agent stopped, and had never been at a view point of the goal
-    out of steps     the agent did not stop, and had never been at a view point of the goal
-
-and of ImageNav:
-
-    wrong heading    the agent stopped at the goal, but not with its heading, which the configuration asks for
-    passed by        the agent was at the goal, but made no successful stop there
-    stopped early    the agent stopped, and had never been at the goal
-    out of steps     the agent did not stop, and had never been at the goal
-
-"At" a goal or view point: within the task's success distance. Images are rendered again from the agent's poses, with at
-most IMAGE_SIDE rows and columns; an object of one pixel counts as seen.
+A failed episode has the first kind of `MEANINGS` that applies. "At" a goal or view point: within the task's success
+distance. Images are rendered again from the agent's poses, with at most IMAGE_SIDE rows and columns; an object of one
+pixel counts as seen.
 """
 
 from __future__ import annotations
@@ -44,20 +30,37 @@ WRONG_OBJECT, NEVER_SAW, PASSED, EARLY, OUT_OF_STEPS = FAILURES = (
 )  # fmt: skip
 """All kinds of ObjectNav and Instance ImageNav."""
 WRONG_HEADING, PASSED_BY = "wrong heading", "passed by"
+_OBJECTS = {
+    WRONG_OBJECT: "it stopped at a view point of another goal: of another category, or another object",
+    NEVER_SAW: "no image of the main camera showed the goal: an object of the category, or the object",
+    PASSED: "it was at a view point of the goal, but made no successful stop there",
+    EARLY: "it stopped, and had never been at a view point of the goal",
+    OUT_OF_STEPS: "it did not stop, and had never been at a view point of the goal",
+}
+MEANINGS: dict[str, dict[str, str]] = {
+    "category": _OBJECTS,
+    "instance": _OBJECTS,
+    "pose": {
+        WRONG_HEADING: "it stopped at the goal, but not with its heading, which the configuration asks for",
+        PASSED_BY: "it was at the goal, but made no successful stop there",
+        EARLY: "it stopped, and had never been at the goal",
+        OUT_OF_STEPS: "it did not stop, and had never been at the goal",
+    },
+}
+"""What each kind says about the agent, by `Task.goal_kind` and kind."""
 IMAGE_SIDE = 64
 """Largest number of rows and columns of the images that show what an agent saw."""
-_KINDS: dict[str, tuple[str, ...]] = {
-    "category": FAILURES,
-    "instance": FAILURES,
-    "pose": (WRONG_HEADING, PASSED_BY, EARLY, OUT_OF_STEPS),
-}
-"""Kinds of failures by `Task.goal_kind`."""
-_DTYPE = f"U{max(map(len, itertools.chain(*_KINDS.values())))}"
+_DTYPE = f"U{max(map(len, itertools.chain(*MEANINGS.values())))}"
+
+
+def meanings_of(config: NavConfig) -> dict[str, str]:
+    """Kinds of failures in the task of a configuration, with their meanings; empty for a task without kinds."""
+    return MEANINGS.get(TASKS[config.task_name].goal_kind, {})
 
 
 def kinds_of(config: NavConfig) -> tuple[str, ...]:
     """All kinds of failures in the task of a configuration; empty for a task without kinds."""
-    return _KINDS.get(TASKS[config.task_name].goal_kind, ())
+    return tuple(meanings_of(config))
 
 
 def failure_kinds(
@@ -84,7 +87,7 @@ def failure_kinds(
     task: Any = config.task
     if goal_kind == "pose":
         return _pose_kinds(bank, config, episodes, trajectories, goals, task.success_distance)
-    if goal_kind not in _KINDS or "goal" not in bank.appearance_fields:
+    if goal_kind not in MEANINGS or "goal" not in bank.appearance_fields:
         return None
     kinds = np.full(len(trajectories), "", _DTYPE)
     failed = np.flatnonzero(episodes["success"] == 0.0)

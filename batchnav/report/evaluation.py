@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.failure_kinds import kinds_of
+from batchnav.evaluation.failure_kinds import meanings_of
 from batchnav.evaluation.failures import failure_table
 from batchnav.evaluation.groups import properties
 from batchnav.evaluation.intervals import format_interval
@@ -84,7 +84,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         header=_header(evaluation, agents), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
         metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
         table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in agents.items()},
-        kinds=kinds_of(played[0].player.config), failures={
+        kinds=meanings_of(played[0].player.config), failures={
             name: failure_table(evaluation, each) for name, each in agents.items() if each.failures is not None
         },
         breakdowns=breakdowns(evaluation, played, metric), ends=bar_ends(metric, played),

@@ -19,6 +19,7 @@ from batchnav.envs.observations import needed_appearance
 from batchnav.evaluation.failure_kinds import (
     EARLY,
     FAILURES,
+    MEANINGS,
     NEVER_SAW,
     OUT_OF_STEPS,
     PASSED,
@@ -171,6 +172,7 @@ def test_results_and_report_have_the_table(evaluation, agents, tmp_path):
     assert [row["failure"] or "" for row in stored["episodes"]] == random.failures.tolist()
     text = write_report(tmp_path, evaluation, agents, films=0).read_text()
     assert "<h2>Failures</h2>" in text and all(f"<th>{kind}</th>" in text for kind in FAILURES)
+    assert all(f"{kind.capitalize()}: {meaning}." in text for kind, meaning in MEANINGS["category"].items())
 
 
 def test_the_report_has_goals_and_maps(evaluation, agents, tmp_path):
