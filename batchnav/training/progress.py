@@ -49,6 +49,8 @@ class RecentEpisodes:
 class TrainingProgress:
     """Display of the frames done, of further figures, and of the time left.
 
+    Lines state the time left from the second update on: kernels compile during the first.
+
     Args:
         total: frames of the whole run.
         done: frames done before a resume.
@@ -57,7 +59,8 @@ class TrainingProgress:
 
     def __init__(self, total: int, done: int = 0, quiet: bool = False):
         self.console = terminal(quiet=quiet)
-        self.total, self.first, self.start = total, done, time.monotonic()
+        self.total = total
+        self._first: tuple[int, float] | None = None  # frames and time of the first update
         self._last_shown = -math.inf
         self._in_notebook = self.console.is_jupyter and not quiet
         self._notebook_display: Any = None
@@ -87,6 +90,7 @@ class TrainingProgress:
         text = "  ".join(f"{name} {_short(value)}" for name, value in figures.items() if not math.isnan(value))
         self._bar.update(self._task, completed=frames, figures=text)
         now = time.monotonic()
+        self._first = self._first or (frames, now)
         pause = SECONDS_BETWEEN_REFRESHES if self._notebook_display else SECONDS_BETWEEN_LINES
         if self.console.is_terminal or (frames < self.total and now - self._last_shown < pause):
             return
@@ -94,16 +98,15 @@ class TrainingProgress:
         if self._notebook_display:
             self._notebook_display.update(self._bar)
         else:
-            self._print_line(frames, text, now - self.start)
+            first_frames, first_time = self._first
+            self._print_line(frames, text, frames - first_frames, now - first_time)
 
-    def _print_line(self, frames: int, text: str, seconds: float) -> None:
-        rate = (frames - self.first) / max(seconds, 1e-9)
-        left = max(self.total - frames, 0) / max(rate, 1e-9)  # the last update may exceed the total
-        self.console.print(
-            f"{frames:,} of {max(self.total, frames):,} frames  {text}  {left:,.0f} s left",
-            highlight=False,
-            soft_wrap=True,
-        )
+    def _print_line(self, frames: int, text: str, played: int, seconds: float) -> None:
+        line = f"{frames:,} of {max(self.total, frames):,} frames  {text}"
+        remaining = max(self.total - frames, 0)  # the last update may exceed the total
+        if played or not remaining:
+            line += f"  {remaining * seconds / max(played, 1):,.0f} s left"
+        self.console.print(line, highlight=False, soft_wrap=True)
 
 
 def _short(value: float) -> str:

@@ -57,6 +57,18 @@ def test_the_time_left_is_never_negative(capsys):
     assert "2,048 of 2,048 frames" in line and " 0 s left" in line
 
 
+def test_the_time_left_does_not_count_the_first_update(capsys, monkeypatch):
+    """Kernels compile during the first update, 100 s here; the others take 20 s each."""
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    now = 0.0
+    with progress.TrainingProgress(1000, done=100) as bar:
+        for now, frames in ((100.0, 300), (120.0, 500), (140.0, 700)):  # noqa: B007  # the clock reads `now`
+            bar.show(frames, {"success": 0.5})
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.split() == ["300", "of", "1,000", "frames", "success", "0.500"]
+    assert [line.split("  ")[-1] for line in others] == ["50 s left", "30 s left"]
+
+
 def test_resume_takes_the_folders_configuration_with_changes(tmp_path):
     run = make_run(seed=5)
     (tmp_path / "config.yaml").write_text("# from frame 10 on: seed = 5, was 4\n" + yaml.safe_dump(to_dict(run)))
