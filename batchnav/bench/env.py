@@ -22,7 +22,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import observation_sources
 from batchnav.report.results import append_rows, figure, print_table, row
-from batchnav.runtime.device import resolve_device
+from batchnav.runtime.device import resolve_device, wait_for
 from batchnav.sensors.frame import appearance_needed
 from batchnav.sim.bodies import FORWARD, RIGHT
 
@@ -69,13 +69,8 @@ def measure(env: NavEnv, options: Options) -> list[float]:
 
 def _seconds(run: Callable[[int], None], count: int, device: torch.device) -> float:
     """Duration of `count` steps."""
-    _wait(device)
+    wait_for(device)
     start = time.perf_counter()
     run(count)
-    _wait(device)
+    wait_for(device)
     return time.perf_counter() - start
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

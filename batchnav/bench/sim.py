@@ -22,7 +22,7 @@ from batchnav.bench.options import SimOptions as Options
 from batchnav.data.objectnav.view_points import with_goals
 from batchnav.data.scenes import find_scenes
 from batchnav.report.results import append_rows, figure, print_table, row
-from batchnav.runtime.device import resolve_device
+from batchnav.runtime.device import resolve_device, wait_for
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, BodyConfig
@@ -76,10 +76,10 @@ def measure(bank: SceneBank, task: str, num_envs: int, actions: str, options: Op
     rates: dict[float, list[float]] = {noise: [] for noise in options.noise}
     for _ in range(WARM_UPS + 1 + options.repeats):
         for noise, (run, steps) in made.items():
-            _wait(bank.device)
+            wait_for(bank.device)
             start = time.perf_counter()
             run()
-            _wait(bank.device)
+            wait_for(bank.device)
             rates[noise].append(steps * num_envs / (time.perf_counter() - start))
     return {noise: found[-options.repeats :] for noise, found in rates.items()}
 
@@ -97,11 +97,11 @@ def stepper(
     for t in range(WARM_UP):
         if t == WARM_UP - TIMED:
             sim.settle()
-            _wait(bank.device)
+            wait_for(bank.device)
             start = time.perf_counter()
         sim.step(sampled[t])
     sim.settle()
-    _wait(bank.device)
+    wait_for(bank.device)
     per_step = (time.perf_counter() - start) / TIMED
     steps = min(options.steps, max(LEAST_STEPS, int(options.seconds / per_step)))
 
@@ -111,8 +111,3 @@ def stepper(
         sim.settle()
 
     return Graphs(bank.device, enabled=True).wrap(run), steps
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()

@@ -102,6 +102,8 @@ def scene_ids(names: Iterable[str]) -> list[str]:
         if seeds:
             parts = [(*map(int, part.split("-")),) for part in seeds[2].split(",")]
             found = [f"{seeds[1]}:{seed}" for part in parts for seed in range(part[0], part[-1] + 1)]
+            if any(part[0] > part[-1] for part in parts):
+                found = []
         else:
             found = [str(file) for file in scenes_in(Path(name))] if os.path.isdir(name) else [name]
         if not found:

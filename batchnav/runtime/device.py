@@ -49,6 +49,12 @@ def resolve_device(device: str | torch.device) -> torch.device:
     return torch.device("cpu")  # without an index, as in `tensor.device`
 
 
+def wait_for(device: torch.device) -> None:
+    """Wait until the work on a GPU has ended; no effect on the CPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def check_memory(name: str, num_bytes: int, device: torch.device) -> None:
     """ArgumentError where `num_bytes` exceeds the device's total memory.
 

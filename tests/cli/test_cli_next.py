@@ -143,7 +143,7 @@ def test_export(run, folder):
 
 
 def test_data_list_and_download(run, folder, monkeypatch):
-    """The data set that is offered has its scenes prepared next."""
+    """The dataset that is offered has its scenes prepared next."""
     scenes = folder / "data" / "scene_datasets" / "habitat-test-scenes"
 
     def download(uids, data, login, replace):

@@ -51,6 +51,9 @@ def test_a_range_stands_for_houses():
 def test_a_list_of_seeds_and_ranges_stands_for_scenes():
     assert scene_ids(["house:1,5,9"]) == ["house:1", "house:5", "house:9"]
     assert scene_ids(["hall:0-2,7,10-11"]) == [f"hall:{seed}" for seed in (0, 1, 2, 7, 10, 11)]
+    for empty in ("house:5-3", "house:0-3,9-7"):
+        with pytest.raises(MeshError, match=f"{empty}: found a range without seeds"):
+            scene_ids([empty])
     for wrong in ("house:1,,2", "house:1,", "house:1-2-3", "house:a,b", "house:1, 2"):
         with pytest.raises(MeshError, match=r"expected a whole number.*lists of scenes take several seeds, as in 'ho"):
             find_scene(scene_ids([wrong])[0])

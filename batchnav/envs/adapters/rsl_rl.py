@@ -29,8 +29,8 @@ class RslRlEnv(RslRlVecEnv):
     bytes are scaled to f32 in 0..1, and integers such as "objectgoal" become one-hot vectors f32 [N, values]. Actions
     are f32 [N, number of actions], of which the largest entry is executed; use `OneHotActions` as the actor's
     distribution to sample them. extras["time_outs"] is True where an episode was truncated: rsl_rl then bootstraps from
-    the value of the observation before the step. extras["log"] holds the metrics
-    of the episodes that ended in this step.
+    the value of the observation before the step. extras["log"] holds the metrics of the episodes that ended in this
+    step.
     """
 
     def __init__(self, env: VecEnv, max_episode_length: int, cfg: dict | None = None):
