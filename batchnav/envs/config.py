@@ -43,8 +43,8 @@ class NavConfig:
     """Further cameras by name. Their sensors have the name as prefix: "left_depth"."""
     sensors: tuple[str, ...] = ("depth",)
     """Observations by name: sensors of the main camera (depth, rgb, semantic, instance, normals, goal_mask) and of
-    other cameras (left_depth), the map's (ego_map, waypoint), and the pose (gps, compass, heading). The task adds
-    its goal observations. The order has no effect."""
+    other cameras (left_depth), the map's (ego_map, waypoint), the pose (gps, compass, heading), and the field of view
+    of Instance ImageNav's goal image (goal_hfov). The task adds its goal observations. The order has no effect."""
     depth: DepthConfig = field(default_factory=DepthConfig)
     """Range and noise of depth images."""
     rgb: RGBConfig = field(default_factory=RGBConfig)

@@ -16,6 +16,7 @@ from batchnav.observation import ObservationSource, Spec
 from batchnav.sensors.by_name import camera_sensors, check_names
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.frame import appearance_needed
+from batchnav.sensors.goal_hfov import GOAL_HFOV, GoalHfov
 from batchnav.sensors.goal_image import GoalCameraImage, GoalImage
 from batchnav.sensors.goal_mask import GoalMaskSensor
 from batchnav.sensors.pose import POSE_SENSORS
@@ -41,6 +42,7 @@ def _pose_sensor(name: str) -> SourceMaker:
 SOURCES: dict[str, SourceMaker] = {
     **{name: _map_sensor(name) for name in MAP_SPECS},
     **{name: _pose_sensor(name) for name in POSE_SENSORS},
+    GOAL_HFOV: lambda config: GoalHfov(),
 }
 """Sensors without a camera, by name. Camera sensors are in `batchnav.sensors.SENSORS`."""
 

@@ -15,6 +15,7 @@ from batchnav.habitat.mapper import HabitatMapper
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.weights import load_policy
+from batchnav.sensors.goal_hfov import GOAL_HFOV
 from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNavConfig
 
@@ -34,6 +35,7 @@ class HabitatAgent:
     * "compass": f32 [1], radians, Habitat's CompassSensor. Optional, for a policy that observes a map.
     * "objectgoal": i64 [1], the category's number, as `ObjectNavConfig.categories` lists them; "gps": f32 [2].
     * "imagegoal": u8 [H, W, 3], Habitat's ImageGoalSensor; in Instance ImageNav "instance_imagegoal".
+    * "instance_imagegoal_hfov": f32 [1], degrees, for a policy that observes "goal_hfov".
     * "goal_mask": u8 [H, W, 1], 255 on objects of the goal; the caller adds it, as Habitat has no such sensor.
 
     Image size, field of view and camera height must be those of training, which `config` states. A policy trained with
@@ -81,6 +83,8 @@ class HabitatAgent:
             self._names["pointgoal"] = goal_sensor(self.config)
         if "imagegoal" in self._names and TASKS[self.config.task_name].goal_kind == "instance":
             self._names["imagegoal"] = "instance_imagegoal"
+        if GOAL_HFOV in self._names:
+            self._names[GOAL_HFOV] = "instance_imagegoal_hfov"
         mapped = frozenset(seen & MAP_SPECS.keys())
         self._mapper = HabitatMapper(mapped, self.config) if mapped else None
 
@@ -97,6 +101,8 @@ class HabitatAgent:
             value = _found(observations, theirs)
             if ours.endswith("depth"):
                 value = self.with_holes(_normalised(value, theirs))
+            elif ours == GOAL_HFOV:
+                value = torch.deg2rad(value.float())
             batch[ours] = value.reshape(1) if ours in self.policy.network.num_categories else value.unsqueeze(0)
         if self._mapper:
             depth, goal = (_found(observations, name).float() for name in ("depth", goal_sensor(self.config)))

@@ -16,7 +16,7 @@ from tests.tasks.object_rooms import CATEGORIES, furnished
 CAMERA = (1.25, 1.2, 2.5, 0.0, -0.4, 1.2)
 TASKS = {
     "imagenav": {"sensors": ("rgb",)},
-    "instance_imagenav": {"sensors": ("rgb", "gps", "compass"), "goal_height": 24, "goal_width": 24},
+    "instance_imagenav": {"sensors": ("rgb", "gps", "compass", "goal_hfov"), "goal_height": 24, "goal_width": 24},
     "objectnav": {"sensors": ("depth", "goal_mask", "gps", "compass"), "categories": CATEGORIES, "control": "v1"},
 }
 NAMES = {"imagenav": "imagegoal", "instance_imagenav": "instance_imagegoal", "objectnav": "objectgoal"}
@@ -28,6 +28,8 @@ def habitats(observation, task):
     found = {}
     for name, value in observation.items():
         array = value[0].numpy()
+        if name == "goal_hfov":
+            name, array = "instance_imagegoal_hfov", np.degrees(array.astype(float))
         found[NAMES[task] if name in ("imagegoal", "objectgoal") else name] = (
             np.moveaxis(array, 0, -1) if array.ndim == 3 else np.atleast_1d(array)
         )

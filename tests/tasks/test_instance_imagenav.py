@@ -3,6 +3,7 @@
 import math
 import re
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -13,7 +14,7 @@ from rooms import successes
 from batchnav.agents.registry import make_reference_agent
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.errors import ArgumentError, ConfigError, EpisodeError
 from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.scene_images import render
@@ -70,6 +71,38 @@ def test_the_image_is_that_of_the_goals_own_camera(room, device, renderer, reque
     assert red[0] > red[2] + 20 and blue[2] > blue[0] + 20
     for _ in range(3):
         assert torch.equal(env.step(torch.full((3,), FORWARD, device=env.device))[0]["imagegoal"], seen)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_agents_observe_the_field_of_view_of_the_goals_camera(room, device):
+    """In radians, of the image that the episode shows; in the first observation too, and by Gymnasium's name."""
+    rows, images = [(3.0, 3.0, 0.0, 0), (3.0, 3.0, 0.0, 0), (3.0, 3.0, 0.0, 1)], [0, 1, 0]
+    table = episodes(room, rows, images, device)
+    expected = torch.tensor([[1.2], [1.6], [1.3]], device=device)
+    env = make(room, 3, device, episodes=table, sensors=("rgb", "goal_hfov"))
+    assert list(env.reset()[0]) == ["rgb", "goal_hfov", "imagegoal"]
+    space = env.single_observation_space["goal_hfov"]
+    assert (space.shape, space.dtype) == ((1,), np.float32)
+    for _ in range(3):
+        observation = env.step(torch.full((3,), FORWARD, device=env.device))[0]
+        torch.testing.assert_close(observation["goal_hfov"], expected)
+    size = {"goal_height": 24, "goal_width": 32, "height": 16, "width": 16}
+    options = {"scenes": [room], "num_envs": 3, "device": device, "episodes": table, "sensors": ("goal_hfov",)}
+    envs = gymnasium.make_vec("batchnav/InstanceImageNav-v0", **options, **size)
+    torch.testing.assert_close(envs.reset()[0]["goal_hfov"], expected)
+
+
+def test_the_field_of_view_follows_the_episode(room):
+    """After a stop the next episode's image has a camera of its own."""
+    rows, images = [(3.0, 3.0, 0.0, 0), (3.0, 3.0, 0.0, 1)], [1, 0]
+    env = make(room, 1, episodes=episodes(room, rows, images), sensors=("goal_hfov",))
+    assert env.reset()[0]["goal_hfov"].item() == pytest.approx(1.6)
+    assert env.step(torch.tensor([STOP]))[0]["goal_hfov"].item() == pytest.approx(1.3)
+
+
+def test_other_tasks_have_no_camera_of_the_goal(room):
+    with pytest.raises(ConfigError, match="found 'goal_hfov' with a task without cameras of goal images, expected"):
+        NavEnv([room], 1, task="imagenav", sensors=("rgb", "goal_hfov"), height=16, width=16)
 
 
 @pytest.mark.parametrize("device", DEVICES)
