@@ -6,6 +6,7 @@ episode files) are translated with `warn=False`, since users do not edit them.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 
 SENSORS = {"plan": "waypoint", "map": "ego_map"}
@@ -38,5 +39,13 @@ def current(kind: str, name: str, names: dict[str, str], warn: bool = True) -> s
     if name not in names:
         return name
     if warn:
-        warnings.warn(f"{kind} {name!r} is now called {names[name]!r}", FutureWarning, stacklevel=3)
+        warn_renamed(f"{kind} {name!r} is now called {names[name]!r}")
     return names[name]
+
+
+def warn_renamed(text: str) -> None:
+    """FutureWarning at the line outside of this package that led here, so Python shows one per line and text."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, FutureWarning, stacklevel=level)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batchnav.errors import ConfigError, shortened
+from batchnav.renamed import warn_renamed
 
 KINDS = "kinds"
 """Metadata key of a dataclass field whose settings are one of several kinds: a function without arguments that returns
@@ -93,7 +93,7 @@ def warn_of_renamed(renamed: Mapping[str, str], where: str) -> None:
     """FutureWarning that names the current keys of the former ones; none if `renamed` is empty."""
     if renamed:
         changes = ", ".join(f"{old} is now {new}" for old, new in renamed.items())
-        warnings.warn(f"{where}: {changes}" if where else changes, FutureWarning, stacklevel=3)
+        warn_renamed(f"{where}: {changes}" if where else changes)
 
 
 def current_options(kind: type, arguments: Sequence[str]) -> list[str]:

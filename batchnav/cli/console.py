@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from batchnav.errors import printable
+from batchnav.renamed import warn_renamed
 from batchnav.runtime.console.terminal import terminal
 
 
@@ -44,7 +44,7 @@ def with_current_names(arguments: Sequence[str], renamed: Mapping[str, str]) -> 
             others.append(renamed[option] + equals + value)
             changes.append(f"{option} is now {renamed[option]}")
     if changes:
-        warnings.warn("; ".join(changes), FutureWarning, stacklevel=3)
+        warn_renamed("; ".join(changes))
     return [*positional, *others]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from batchnav.cli.make_episodes import make_episodes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.folders import SCENES_DIR
 from batchnav.errors import ArgumentError
+from batchnav.renamed import warn_renamed
 from batchnav.runtime.console.announce import next_command, number_of
 from batchnav.runtime.console.command_line import call_subcommand
 from batchnav.scene.axes import Up
@@ -273,6 +273,6 @@ SUBCOMMANDS: dict[str, Callable[..., Any]] = {
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav data SUBCOMMAND`."""
     if arguments[:1] and arguments[0] in FORMER:
-        warnings.warn(f"data {arguments[0]} is now data {FORMER[arguments[0]]}", FutureWarning, stacklevel=2)
+        warn_renamed(f"data {arguments[0]} is now data {FORMER[arguments[0]]}")
         arguments = [FORMER[arguments[0]], *arguments[1:]]
     call_subcommand(SUBCOMMANDS, "batchnav data", with_axes(arguments))

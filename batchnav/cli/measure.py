@@ -100,16 +100,17 @@ def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[s
 
 
 def next_steps(options: Options, task: str) -> list[str]:
-    """Lines with commands that show what the agents did: a report, and for PointNav the viewer."""
+    """Lines with commands that show what the agents did: a report, and the viewer."""
     episodes = ("--split", options.split) if options.episodes is None else ("--episodes", options.episodes)
     folder = () if options.scenes_dir == SCENES_DIR else ("--scenes-dir", options.scenes_dir)
     lines = []
     if not options.report:
         evaluate = "batchnav", "evaluate", *options.agents, "--task", task, *episodes, *folder, "--report"
         lines.append(next_command("write a report", *evaluate))
-    if task == "pointnav":
-        view = "batchnav", "view", "--episodes", episodes[1], *folder, "--agents", *options.agents
-        lines.append(next_command("watch them in the browser", *view))
+    file = TASKS[task].episode_file.format(split=options.split).removesuffix(".json.gz")
+    shown, its_task = options.episodes or file, () if task == "pointnav" else ("--task", task)
+    view = "batchnav", "view", "--episodes", shown, *its_task, *folder, "--agents", *options.agents
+    lines.append(next_command("watch them in the browser", *view))
     return lines
 
 

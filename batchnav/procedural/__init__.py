@@ -4,7 +4,6 @@
 furniture (`furniture/`) and materials (`materials/`); `degrade.py` adds the defects of scanned meshes.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from batchnav.procedural.materials.textures import replace_textures, restore_tex
 from batchnav.procedural.open_plan import make_hall
 from batchnav.procedural.room_block import make_block
 from batchnav.procedural.splits import SPLITS
+from batchnav.renamed import warn_renamed
 
 __all__ = [
     "BENCHMARK_HOUSE",
@@ -50,5 +50,5 @@ def __getattr__(name: str) -> Any:
     }  # fmt: skip
     if name not in renamed:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{name} is now called {renamed[name].__name__}", FutureWarning, stacklevel=2)
+    warn_renamed(f"{name} is now called {renamed[name].__name__}")
     return renamed[name]

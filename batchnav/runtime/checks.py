@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
 from batchnav.errors import ArgumentError, shortened
+from batchnav.renamed import warn_renamed
 
 MAX_SEED = 2**63 - 1
 """Largest seed: kernels take seeds as int64."""
@@ -91,5 +91,5 @@ def current_argument(old: str, old_value: Any, name: str, value: Any) -> Any:
         return value
     if value is not None:
         raise ArgumentError(f"{old}: found together with its current name {name!r}, expected {name!r} alone")
-    warnings.warn(f"argument {old!r} is now called {name!r}", FutureWarning, stacklevel=3)
+    warn_renamed(f"argument {old!r} is now called {name!r}")
     return old_value

@@ -6,9 +6,12 @@ import shlex
 import pytest
 from worlds import episodes_on, write_floor
 
+from batchnav.cli.measure import next_steps
+from batchnav.cli.options import EvaluateOptions
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.mapping.learn.batches import HELD_OUT
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.runtime.files.bundled import find_episodes
 from batchnav.scene.mesh import load_mesh
 from batchnav.training import start
 from batchnav.view.viewer.app import Viewer
@@ -78,6 +81,25 @@ def run_small(run, words):
 )
 def test_printed_commands_run(command, number, folder, run):
     follow(run, run(*command), number)
+
+
+@pytest.mark.parametrize(
+    "task, agent",
+    [("objectnav", "map_searcher"), ("imagenav", "shortest_path"), ("explore", "frontier"), ("flee", "forward")],
+)
+def test_evaluate_of_every_task(task, agent, folder, run):
+    episodes = "few.json.gz"  # of which tasks without goals read the starts
+    if task in ("objectnav", "imagenav"):
+        episodes = "of a house.json.gz"
+        run("data", "make-episodes", "house:2", "--task", task, "--per-scene", 3, "--device", "cpu", "--out", episodes)
+    follow(run, run("evaluate", agent, "--task", task, "--episodes", episodes, "--device", "cpu"), 2)
+
+
+def test_evaluate_of_bundled_episodes():
+    """The viewer takes the name of the file that a split has for the task."""
+    for task, name in (("pointnav", "val"), ("objectnav", "objectnav_val"), ("explore", "starts_val")):
+        view = shlex.split(next_steps(EvaluateOptions(("forward",), split="val"), task)[1].partition(": ")[2])
+        assert view[2:4] == ["--episodes", name] and find_episodes(name).is_file()
 
 
 def test_train(run, folder, monkeypatch, caplog):

@@ -16,6 +16,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.console import progress
 from batchnav.scene.mesh import load_mesh
 from batchnav.sim.bodies import BodyConfig
+from batchnav.tasks.pointnav import PointNavConfig
 
 
 def test_more_processes_than_episodes_are_refused(tmp_path):
@@ -41,23 +42,38 @@ def test_progress_names_agent_steps_and_time_left(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "announce", lines.append)
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=iter(2.0 ** np.arange(1000)).__next__))
     path = write_episodes(tmp_path / "mine.json.gz", [str(write_floor(tmp_path / "floor.ply"))])
-    Evaluation(path, torch.device("cpu"), BodyConfig()).play(ReferencePlayer("greedy", NavConfig()))
-    lines = [line for line in lines if "greedy" in line]
-    assert lines[0].startswith("episodes of greedy: 0 of 3, step 1 of at most 500, at most ")
-    assert lines[-1].startswith("episodes of greedy: 3 of 3, step ")
+    evaluation = Evaluation(path, torch.device("cpu"), BodyConfig())
+    for name in ("random", "greedy"):
+        evaluation.play(ReferencePlayer(name, NavConfig(task=PointNavConfig(max_steps=30))))
+    random, greedy = ([line for line in lines if name in line] for name in ("random", "greedy"))
+    assert random[0] == "episodes of random: 0 of 3, step 1 of at most 30"  # the first step compiles kernels
+    assert random[1].startswith("episodes of random: 1 of 3, step 17 of at most 30, at most ")
+    assert greedy[-1] == "episodes of greedy: 3 of 3, step 17 of at most 30"
 
 
 @pytest.mark.parametrize(
-    "done, step, most_steps, expected",
+    "calls, expected",
     [
-        (0, 0, 0, "maps: 0 of 12"),
-        (3, 0, 0, "maps: 3 of 12, about 30 s left"),
-        (12, 0, 0, "maps: 12 of 12"),
-        (11, 100, 500, "maps: 11 of 12, step 100 of at most 500, at most 40 s left"),
+        ([(0, 0, 0)], "maps: 0 of 12"),
+        ([(1, 0, 0)], "maps: 1 of 12"),  # the time until the first call includes compilation
+        ([(1, 0, 0), (4, 0, 0)], "maps: 4 of 12, about 27 s left"),  # 3 in 10 s
+        ([(1, 0, 0), (6, 0, 0), (9, 0, 0)], "maps: 9 of 12, about 8 s left"),  # 8 in 20 s
+        ([(1, 0, 0), (12, 0, 0)], "maps: 12 of 12"),
+        ([(0, 1, 500)], "maps: 0 of 12, step 1 of at most 500"),
+        ([(0, 1, 500), (11, 101, 500)], "maps: 11 of 12, step 101 of at most 500, at most 40 s left"),
     ],
 )
-def test_lines_of_progress(done, step, most_steps, expected):
-    assert progress.progress_line("maps", done, 12, step, most_steps, seconds=10.0) == expected
+def test_lines_of_progress(calls, expected, monkeypatch):
+    """The calls come after 40, 50 and 60 s."""
+    lines: list[str] = []
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "announce", lines.append)
+    seconds = iter([0.0, 40.0, 50.0, 60.0])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    with progress.progress_bar("maps", 12) as show:
+        for done, step, most_steps in calls:
+            show(done, step, most_steps)
+    assert lines[-1] == expected
 
 
 def test_lines_of_progress_become_rarer(monkeypatch):

@@ -35,7 +35,8 @@ class Show(Protocol):
 def progress_bar(title: str, total: int) -> Iterator[Show]:
     """Context manager that displays progress and yields a function: call it with the number of finished items.
 
-    It shows a bar on a terminal and in a notebook with widgets, else lines that state the time left.
+    It shows a bar on a terminal and in a notebook with widgets, else lines that state the time left: from the second
+    call on, since kernels compile before the first.
 
     Args:
         title: name of the items, for example "maps".
@@ -43,14 +44,19 @@ def progress_bar(title: str, total: int) -> Iterator[Show]:
     """
     console, start = terminal(stderr=True), time.monotonic()
     last = start
+    first: tuple[int, float] | None = None  # amount of work and time at the first call
     shown = console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
     with Progress(transient=True, console=console, disable=not shown) as progress:
         task = progress.add_task(title, total=total)
 
         def show(done: int, step: int = 0, most_steps: int = 0) -> None:
-            nonlocal last
+            nonlocal last, first
             now = time.monotonic()
-            text = progress_line(title, done, total, step, most_steps, now - start)
+            amount, most = (step, most_steps) if most_steps else (done, total)
+            first = first or (amount, now)
+            worked, seconds = amount - first[0], now - first[1]
+            left = seconds * (most - amount) / worked if worked and done < total else None
+            text = progress_line(title, done, total, step, most_steps, left)
             progress.update(task, completed=done, description=text if shown and most_steps else title)
             if not shown and now - last >= max(SECONDS_BETWEEN_LINES, (now - start) / 10):
                 last = now
@@ -59,13 +65,12 @@ def progress_bar(title: str, total: int) -> Iterator[Show]:
         yield show
 
 
-def progress_line(title: str, done: int, total: int, step: int, most_steps: int, seconds: float) -> str:
-    """A line of progress after `seconds`, for example "maps: 3 of 12, about 40 s left".
+def progress_line(title: str, done: int, total: int, step: int, most_steps: int, seconds_left: float | None) -> str:
+    """A line of progress, for example "maps: 3 of 12, about 40 s left"; without a time where that is unknown or 0.
 
     Items that advance together in steps may all end long before `most_steps`, so their time left is an upper bound.
     """
     line = f"{title}: {done} of {total}"
     if most_steps:
         line += f", step {step} of at most {most_steps}"
-        return line + (f", at most {seconds * (most_steps - step) / step:,.0f} s left" if step else "")
-    return line + (f", about {seconds * (total - done) / done:,.0f} s left" if 0 < done < total else "")
+    return line + (f", {'at most' if most_steps else 'about'} {seconds_left:,.0f} s left" if seconds_left else "")
