@@ -6,6 +6,7 @@ import functools
 import math
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,7 @@ class Viewer:
     def stop(self, patience: float = 1.0) -> bool:
         """Stop the server. False if a control's handler still runs after `patience` seconds."""
         self.session.stopped = True
+        warnings.filterwarnings("ignore", "Queued a .* on a closed connection")  # by handlers that still run
         self.server.stop()
         free = self._lock.acquire(timeout=patience)
         if free:

@@ -243,7 +243,9 @@ def guarded_server(host: str, port: int, label: str) -> tuple[Any, str]:
             handle, *places, **{**options, "process_request": process, "max_size": MAX_MESSAGE, "logger": quiet}
         )  # fmt: skip
 
-    with _CONSTRUCTION, mock.patch.object(library, "serve", guarded):
+    # viser prints its address, without a token, before the page has anything to show.
+    silent = mock.patch("rich.print", lambda *_, **__: None)
+    with _CONSTRUCTION, silent, mock.patch.object(library, "serve", guarded):
         server = viser.ViserServer(host=host, port=port, label=label, verbose=False)
     if not served:
         server.stop()
