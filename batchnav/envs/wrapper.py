@@ -7,11 +7,14 @@ from typing import Any
 
 import torch
 
+from batchnav.runtime.wrapped import vec_env
 from batchnav.types import Observation, VecEnv
 
 
 class Wrapper:
     """A `batchnav.types.VecEnv` that forwards every call to `env`. Subclasses override `step` or `reset`.
+
+    `env` may be in wrappers of Gymnasium (`gymnasium.vector.VectorWrapper`); ArgumentError for other environments.
 
     class Shaped(Wrapper):
         def step(self, actions):
@@ -22,7 +25,7 @@ class Wrapper:
     """
 
     def __init__(self, env: VecEnv):
-        self.env = env
+        self.env = env = vec_env(env)
         self.num_envs, self.device, self.storage = env.num_envs, env.device, env.storage
         self.single_observation_space, self.single_action_space = env.single_observation_space, env.single_action_space
 

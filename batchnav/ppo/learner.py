@@ -29,10 +29,10 @@ from batchnav.ppo.optimizers import kind_of, make_optimizer
 from batchnav.ppo.rollout import Rollout
 from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
-from batchnav.ppo.wrapped import vec_env
 from batchnav.runtime.conversion import check_torch
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import Graphs
+from batchnav.runtime.wrapped import vec_env
 from batchnav.types import VecEnv
 
 PER_RANK = ("memory", "obs", "start", "prev_action", "env")

@@ -62,6 +62,14 @@ def test_a_wrapper_has_all_members_of_the_environment():
         env.nothing_of_this_name  # noqa: B018
 
 
+def test_wrappers_of_both_kinds_surround_each_other():
+    row = learner_of(Doubled(Closer(CartPoleEnv(N, seed=0)))).update(0.0).read()
+    assert row["reward"] == 4.0
+
+
 def test_other_environments_are_refused():
+    env = gymnasium.make_vec("CartPole-v1", N, vectorization_mode="sync")
+    with pytest.raises(ArgumentError, match=r"SyncVectorEnv, expected a batchnav\.types\.VecEnv"):
+        Doubled(env)
     with pytest.raises(ArgumentError, match=r"SyncVectorEnv, expected a batchnav\.types\.VecEnv.*FromGymnasium"):
-        learner_of(gymnasium.make_vec("CartPole-v1", N, vectorization_mode="sync"))
+        learner_of(env)

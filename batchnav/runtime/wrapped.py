@@ -1,4 +1,4 @@
-"""Environments in Gymnasium's wrappers, for the learner."""
+"""Environments in Gymnasium's wrappers, as the learner and `envs.wrapper.Wrapper` take them."""
 
 from __future__ import annotations
 
