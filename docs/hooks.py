@@ -24,7 +24,7 @@ PAGES = {
     **{f"eval/log/{path.name}": f"log/{path.name}" for path in sorted((ROOT / "eval/log").glob("[!R]*.md"))},
 }
 """Path of a page in the repository -> its path in the site."""
-PICTURES = ("eval/results/*.png", "eval/results/figures/*.png", "assets/policies/*/*.png")
+PICTURES = ("eval/results/*.webp", "eval/results/figures/*.webp", "assets/policies/*/*.webp")
 NAMES = {site: tree for tree, site in PAGES.items()}
 LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
 

@@ -149,4 +149,4 @@ class TrainOptions:
     json: bool = False
     """Print each result as a line of JSON."""
     record: bool = False
-    """Append the results to eval/results/train.jsonl, and plot those of this commit in eval/results/train.png."""
+    """Append the results to eval/results/train.jsonl, and plot those of this commit in eval/results/train.webp."""

@@ -32,7 +32,7 @@ from batchnav.renderers.base import Renderer
 from batchnav.renderers.choose import RENDERERS, random_views
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
 from batchnav.renderers.reference import pixel_directions
-from batchnav.report.results import append_rows, print_table, row
+from batchnav.report.results import append_rows, print_table, row, save_chart
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.threads import num_threads
 from batchnav.scene.bank import SceneBank
@@ -303,7 +303,7 @@ def plot(rows: list[dict], path: Path) -> None:
     marks = [Line2D([], [], color=colour, label=renderer) for renderer, colour in colours.items()]
     marks += [Line2D([], [], color="grey", linestyle=dash, label=f"{size} x {size}") for size, dash in dashes.items()]
     figure.legend(handles=marks, loc="outside right upper", frameon=False)
-    figure.savefig(path, dpi=110)
+    save_chart(figure, path)
 
 
 def _timed(draw: Callable, calls: int, device: torch.device) -> float:

@@ -36,6 +36,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,7 +54,7 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Learner
 from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.stats import Timer
-from batchnav.report.results import RESULTS, append_rows, commit, print_table, row, rows_of
+from batchnav.report.results import RESULTS, append_rows, commit, print_table, row, rows_of, save_chart
 from batchnav.runtime.device import make_deterministic
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks
@@ -144,7 +145,7 @@ def measure_all(options: Options, ranks: Ranks) -> list[dict]:
         print_table("train", rows)
     if options.record and ranks.is_rank_zero:
         mine = [r for r in rows_of("train") if r["machine"] == rows[0]["machine"] and r["params"]["part"] == "whole"]
-        plot([r for r in mine if r["commit"] == commit()], RESULTS / "train.png")
+        plot([r for r in mine if r["commit"] == commit()], RESULTS / "train.webp")
     return rows
 
 
@@ -302,7 +303,7 @@ def gigabytes(device: torch.device) -> dict[str, float]:
     return {name: round(n / 1e9, 2) for name, n in zip(("tensors", "torch", "device"), used, strict=True)}
 
 
-def plot(rows: list[dict], path) -> None:
+def plot(rows: list[dict], path: Path) -> None:
     """Plot microseconds per frame by part as stacked bars, with the share of the policy-only bound above each."""
     order = ("width", "num_envs", "minibatches", "houses")
     rows = sorted(rows, key=lambda r: (list(POLICIES).index(r["params"]["policy"]), *(r["params"][k] for k in order)))
@@ -320,7 +321,7 @@ def plot(rows: list[dict], path) -> None:
     axes.set_title(f"{rows[0]['machine']}: frames/s, and share\nof the policy-only bound", fontsize=10)
     axes.margins(y=0.15)
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)  # so that it covers no bar
-    figure.savefig(path, dpi=120)
+    save_chart(figure, path)
     plt.close(figure)
 
 

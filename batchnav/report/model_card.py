@@ -17,6 +17,7 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.charts import in_words
 from batchnav.report.metrics import load_metrics, series, smooth
+from batchnav.report.results import save_chart
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.atomic import replacing
 from batchnav.tasks.pointnav import PointNavConfig
@@ -67,7 +68,7 @@ def write_model_card(
     trained_on: str,
     played_on: str,
 ) -> None:
-    """Write README.md, curves.png and the training configuration config.yaml into the folder of a policy.
+    """Write README.md, curves.webp and the training configuration config.yaml into the folder of a policy.
 
     Args:
         folder: holds policy.safetensors; its name is the policy's name.
@@ -79,7 +80,7 @@ def write_model_card(
         trained_on: machine of the training.
         played_on: machine of the evaluation.
     """
-    draw_comparison(runs, folder / "curves.png")
+    draw_comparison(runs, folder / "curves.webp")
     rows, _ = load_metrics(next(iter(runs.values())) / "metrics.jsonl")
     policy, scenes = trained.policy, trained.scenes
     agents = [AGENTS[name] for name in dict.fromkeys(agent for _, agent in results) if name in AGENTS]
@@ -124,7 +125,7 @@ def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:
         axes.grid(color="#E5E5E5", linewidth=0.7)
     panels[0].set_ylabel("SPL")
     panels[1].legend(frameon=False, fontsize=8, loc="lower right")
-    figure.savefig(path, dpi=110)
+    save_chart(figure, path)
 
 
 def _observations(trained: Trained) -> str:
@@ -201,7 +202,7 @@ intervals over scenes. No scene is a training scene.{agents}
 
 {table}
 
-![SPL against frames and hours](curves.png)
+![SPL against frames and hours](curves.webp)
 
 Grey lines are published values of agents that trained and were evaluated in Gibson.
 

@@ -9,7 +9,7 @@ import json
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from batchnav.errors import BatchnavError
 from batchnav.runtime.console.terminal import terminal
 from batchnav.runtime.device import machine
 from batchnav.runtime.files.reading import read_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = (ROOT if (ROOT / "pyproject.toml").is_file() else Path()) / "eval" / "results"
@@ -81,6 +84,12 @@ def rows_of(name: str) -> list[dict]:
         params = {key: value for key, value in found["params"].items() if key != "checkpoint"}
         newest[found["machine"], found["metric"], json.dumps(params, sort_keys=True)] = found
     return list(newest.values())
+
+
+def save_chart(figure: Figure, path: Path, dpi: int = 110) -> None:
+    """Write a chart in the format of the path's suffix. WebP is lossless, with half the size of PNG."""
+    lossless: dict[str, Any] = {"pil_kwargs": {"lossless": True, "quality": 100, "method": 6}}
+    figure.savefig(path, dpi=dpi, **(lossless if path.suffix == ".webp" else {}))
 
 
 def print_table(title: str, rows: list[dict]) -> None:

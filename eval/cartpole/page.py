@@ -23,6 +23,7 @@ from batchnav.cartpole.physics import WINDOW
 from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP
 from batchnav.cartpole.score import SOLVED
 from batchnav.cartpole.step import BYTES_PER_END, BYTES_PER_STEP
+from batchnav.report.results import save_chart
 from eval.cartpole.bench import MAX_SPREAD, spread
 from eval.cartpole.story import STORY
 
@@ -129,9 +130,9 @@ def save(fig, name: str, heading: str) -> str:
     """Write the figure and return its Markdown."""
     FIGURES.mkdir(parents=True, exist_ok=True)
     fig.tight_layout()
-    fig.savefig(FIGURES / f"cartpole_{name}.png", dpi=130, metadata={"Software": None})
+    save_chart(fig, FIGURES / f"cartpole_{name}.webp", dpi=130)
     plt.close(fig)
-    return f"![{heading}](../results/figures/cartpole_{name}.png)\n"
+    return f"![{heading}](../results/figures/cartpole_{name}.webp)\n"
 
 
 SHARED = ("steps_per_call", "actions")

@@ -5,7 +5,7 @@
         --episodes data/mine/val.json.gz
 
 Plays every episode file once with each agent, using the weights as stored in bfloat16. Writes policy.safetensors,
-config.yaml, curves.png and README.md into --out. Option --record also appends rows to eval/results/pointnav.jsonl.
+config.yaml, curves.webp and README.md into --out. Option --record also appends rows to eval/results/pointnav.jsonl.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import numpy as np
 from batchnav.cli.ranges import INTEGERS, run
 from batchnav.ppo.config import PPOConfig
 from batchnav.report.metrics import load_metrics
-from batchnav.report.results import RESULTS, record, row
+from batchnav.report.results import RESULTS, record, row, save_chart
 from batchnav.runtime.device import resolve_device
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ class Options:
     seed: int = 0
     """Seed of all runs."""
     record: bool = False
-    """Append result rows to eval/results/batch_study.jsonl, and plot them in eval/results/batch_study.png."""
+    """Append result rows to eval/results/batch_study.jsonl, and plot them in eval/results/batch_study.webp."""
 
 
 class Case(NamedTuple):
@@ -84,7 +84,7 @@ def main(options: Options) -> None:
             subprocess.run(command(options, folder, case), cwd=ROOT, check=True)
         found[case] = learning_curve(folder)
     for folder in (options.out, RESULTS) if options.record else (options.out,):
-        plot(found, folder / "batch_study.png")
+        plot(found, folder / "batch_study.webp")
     device = resolve_device(options.device)
     rows = [
         row("batch_study", "spl", spl[-1], {
@@ -153,7 +153,7 @@ def plot(found: dict[Case, tuple[np.ndarray, np.ndarray, np.ndarray]], path: Pat
             axes.grid(color="#E5E5E5", linewidth=0.7)
     panels[-1][0].set_xlabel("million frames")
     panels[-1][1].set_xlabel("seconds of collecting and learning")
-    figure.savefig(path, dpi=110)
+    save_chart(figure, path)
     plt.close(figure)
 
 

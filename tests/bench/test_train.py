@@ -33,8 +33,8 @@ def test_figures_and_picture(tmp_path):
     assert set(parts) == set(speed_train.PARTS)
     assert sum(parts.values()) == pytest.approx(1e6 / whole["value"], rel=1e-6)  # seconds of one update
     assert whole["share_of_policy_only"] == pytest.approx(whole["value"] / policy["value"], rel=1e-6)
-    speed_train.plot([whole], tmp_path / "train.png")
-    assert (tmp_path / "train.png").stat().st_size > 1000
+    speed_train.plot([whole], tmp_path / "train.webp")
+    assert (tmp_path / "train.webp").stat().st_size > 1000
 
 
 def test_rows_are_kept_and_drawn(tmp_path, monkeypatch):
@@ -44,7 +44,7 @@ def test_rows_are_kept_and_drawn(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []  # recording is off by default
     rows = speed_train.main(dataclasses.replace(OPTIONS, record=True))
     assert len((tmp_path / "train.jsonl").read_text().splitlines()) == len(rows) == 2
-    assert (tmp_path / "train.png").stat().st_size > 1000
+    assert (tmp_path / "train.webp").stat().st_size > 1000
 
 
 def test_houses_that_take_turns():

@@ -23,7 +23,7 @@ LARGEST, LARGEST_OF_ALL = 1_000_000, 6_000_000
 """Largest weights in the wheel of batchnav, and of a policy other than the paper's, bytes."""
 TOOLS = {"dev", "docs"}
 """Extras for work on batchnav itself."""
-EXPLAINED = {".md", ".png", ".toml"}
+EXPLAINED = {".md", ".webp", ".toml"}
 """Kinds of files that speak for themselves: cards, their figures, the manifest."""
 
 

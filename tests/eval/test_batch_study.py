@@ -31,7 +31,7 @@ def test_runs_are_asked_for_once_drawn_and_recorded(monkeypatch, tmp_path):
         tmp_path / "runs", num_envs=(8, 16), minibatch_frames=(0, 128), total_frames=500, evaluations=2, device="cpu"
     )
     batch_study.main(options)
-    assert (tmp_path / "runs" / "batch_study.png").stat().st_size > 1000
+    assert (tmp_path / "runs" / "batch_study.webp").stat().st_size > 1000
     assert list(tracked.iterdir()) == []  # recording is off by default
     batch_study.main(dataclasses.replace(options, record=True))  # all runs are complete
     assert asked == [
@@ -44,4 +44,4 @@ def test_runs_are_asked_for_once_drawn_and_recorded(monkeypatch, tmp_path):
     ]
     recorded = results.rows_of("batch_study")
     assert [(r["value"], r["params"]["frames"], r["params"]["seconds"]) for r in recorded] == [(0.5, 500, 5)] * 6
-    assert (tracked / "batch_study.png").stat().st_size > 1000
+    assert (tracked / "batch_study.webp").stat().st_size > 1000

@@ -42,7 +42,7 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
         model_card.main(options)
     (tmp_path / "mine" / "other.yaml").rename(tmp_path / "mine" / "config.yaml")
     assert {tensor.dtype for tensor in load_file(out / "policy.safetensors").values()} == {torch.bfloat16}
-    assert (out / "curves.png").stat().st_size > 1000
+    assert (out / "curves.webp").stat().st_size > 1000
     text = (out / "README.md").read_text()
     assert len(text.split()) < 400
     assert "Images: depth, 64x48 pixels." in text and "simple_cnn and lstm (1 layers)" in text

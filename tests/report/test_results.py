@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
+from PIL import Image
 
 from batchnav.report import results
 
@@ -87,6 +89,17 @@ def test_the_newest_row_of_each_figure(tree):
     results.append_rows("train", later)
     assert [r["value"] for r in results.rows_of("train")] == [3.0, 2.0, 4.0]
     assert results.rows_of("absent") == []
+
+
+def test_charts_in_webp_have_the_pixels_of_png(tmp_path):
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([0, 1, 4])
+    for name in ("chart.webp", "chart.png", "chart.svg"):
+        results.save_chart(figure, tmp_path / name)
+    webp, png = (Image.open(tmp_path / name).convert("RGBA") for name in ("chart.webp", "chart.png"))
+    assert webp.size == (220, 110) and webp.tobytes() == png.tobytes()
+    assert (tmp_path / "chart.webp").stat().st_size < (tmp_path / "chart.png").stat().st_size
+    assert "</svg>" in (tmp_path / "chart.svg").read_text()
 
 
 def test_a_table_is_readable_in_80_columns(capsys, monkeypatch):
