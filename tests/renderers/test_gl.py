@@ -1,5 +1,7 @@
 """Matching of EGL devices and CUDA devices."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -38,3 +40,23 @@ def test_a_gpu_without_egl_is_an_error(monkeypatch):
         DeviceError, match="found Mesa on the CPU among EGL's devices, expected NVIDIA H200; install the driver's EGL"
     ):
         gl.open_context(torch.device("cuda", 0))
+
+
+OPTIMISER_AFTER_OPENGL = """
+import torch
+from batchnav.renderers.opengl.gl import open_context
+
+context = open_context(torch.device("cpu"))
+weight = torch.nn.Parameter(torch.ones(2))
+optimiser = torch.optim.SGD([weight], lr=0.5)
+weight.sum().backward()
+optimiser.step()
+print(weight.tolist())
+"""
+
+
+def test_training_goes_on_after_a_context_is_open(opengl):
+    """In a new process: a crash ends it. PyTorch's CUDA builds import Triton when an optimiser is made."""
+    done = subprocess.run([sys.executable, "-c", OPTIMISER_AFTER_OPENGL], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[0.5, 0.5]\n"

@@ -5,6 +5,7 @@ Only this module imports moderngl and glcontext, when a context is created.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from ctypes import c_char_p, c_int, c_ssize_t, c_uint, c_void_p
@@ -64,6 +65,10 @@ class EGLDevice(NamedTuple):
 
 def egl_devices() -> list[EGLDevice]:
     """All EGL devices. DeviceError where EGL is not available."""
+    # Mesa and Triton have different versions of LLVM. Once Mesa's is loaded, importing Triton, as any optimiser of
+    # PyTorch's CUDA builds does, crashes the process; the other order works.
+    with contextlib.suppress(ImportError):
+        import triton  # noqa: F401
     try:
         egl = ctypes.CDLL("libEGL.so.1")
     except OSError as error:
