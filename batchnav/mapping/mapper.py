@@ -37,6 +37,7 @@ from batchnav.mapping.path import (
 from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, TrackedBodies
 from batchnav.mapping.shortest_path import (
     SearchBuffers,
+    block_search,
     clear_worklists,
     cost_to_go,
     is_done,
@@ -322,7 +323,7 @@ def map_cpu(depth, cameras, agents, rows, parameters, search_out, state_out, way
 @functools.partial(cuda_kernel, max_registers=REGISTERS)
 def map_cuda(depth, cameras, agents, parameters, search_out, state_out, waypoint_out, ego_map_out):
     """One update of every agent; each block works for one agent at a time."""
-    worker = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x
+    worker, own = (cuda.threadIdx.x, cuda.blockDim.x, 0), block_search(search_out)
     for i in range(cuda.blockIdx.x, len(waypoint_out), cuda.gridDim.x):
-        map_one(i, worker, depth, cameras, agents, parameters, search_out, state_out, waypoint_out, ego_map_out)
+        map_one(i, worker, depth, cameras, agents, parameters, own, state_out, waypoint_out, ego_map_out)
         sync_lanes()

@@ -44,7 +44,7 @@ from batchnav.mapping.search import (
     render_search_map,
     update_goal,
 )
-from batchnav.mapping.shortest_path import UNREACHED, clear_search, spread
+from batchnav.mapping.shortest_path import block_search, UNREACHED, clear_search, spread
 from batchnav.mapping.state import MapCameras
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
@@ -227,8 +227,8 @@ def search_cpu(depth, mask, cameras, agents, parameters, search_out, state_out, 
 @functools.partial(cuda_kernel, max_registers=REGISTERS)
 def search_cuda(depth, mask, cameras, agents, parameters, search_out, state_out, goals_out, waypoint_out, ego_map_out):
     """One update of every agent; each block works for one agent at a time."""
-    worker = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x
+    worker, own = (cuda.threadIdx.x, cuda.blockDim.x, 0), block_search(search_out)
     for i in range(cuda.blockIdx.x, len(waypoint_out), cuda.gridDim.x):
         images, seen = (depth, mask), (cameras, agents, parameters)
-        search_one(i, worker, images, seen, search_out, state_out, goals_out, waypoint_out, ego_map_out)
+        search_one(i, worker, images, seen, own, state_out, goals_out, waypoint_out, ego_map_out)
         sync_lanes()

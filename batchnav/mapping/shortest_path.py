@@ -21,7 +21,7 @@ import torch
 
 from batchnav.mapping.costs import FREE_EDGE, edge_cost, octile_cost, traversal_cost
 from batchnav.mapping.state import CELLS, MAX_PATH_CELLS, SIDE
-from batchnav.runtime.kernels.decorators import inline_function, lean_function
+from batchnav.runtime.kernels.decorators import cuda, inline_function, lean_function
 from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min, atomic_or, sync_lanes
 
 UNREACHED = np.int32(2**30)
@@ -35,6 +35,7 @@ so few attempts are better than tight bounds."""
 _BAND = np.int32(20) * FREE_EDGE
 """Width of the near band: cells up to this much costlier than the nearest far cell are expanded together."""
 _WORDS, _COUNTERS = CELLS // 32, 7
+_PENDING_SHAPE, _COUNTERS_SHAPE = (1, 3 * _WORDS), (1, _COUNTERS)
 _FAR = np.int32(2)
 """Index in `SearchBuffers.pending` of the far set, after the two worklists."""
 VISIBLE, POSITION, CHANGED, REMAINING, _NEAREST_FAR = 2, 3, 4, 5, 6
@@ -60,6 +61,14 @@ class SearchBuffers(NamedTuple):
         """Memory for `rows` concurrent searches."""
         sizes = CELLS + 1, 2 * CELLS, 3 * _WORDS, _COUNTERS
         return cls(*(torch.zeros(rows, size, dtype=torch.int32, device=device) for size in sizes))
+
+
+@inline_function
+def block_search(search):
+    """CUDA: search buffers of this block, of one row. Bit sets and counters lie in shared memory, where atomics are fast."""
+    block = cuda.blockIdx.x
+    pending, counters = cuda.shared.array(_PENDING_SHAPE, np.int32), cuda.shared.array(_COUNTERS_SHAPE, np.int32)
+    return SearchBuffers(search.cost_to_go[block : block + 1], search.worklist[block : block + 1], pending, counters)
 
 
 # Bounds.
