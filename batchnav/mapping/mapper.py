@@ -35,7 +35,11 @@ from batchnav.mapping.path import (
     locate,
 )
 from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, TrackedBodies
+from batchnav.mapping.schedule import Schedule, end_block, next_agent, note_search
 from batchnav.mapping.shortest_path import (
+    SHARED_COUNTERS,
+    SHARED_PENDING,
+    SPREAD,
     SearchBuffers,
     block_search,
     clear_worklists,
@@ -133,6 +137,7 @@ class Mapper:
         )
         self._agents = view(Agents(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal))
         self._bodies, self._goal = bodies, goal
+        self._schedule = Schedule.empty(n, device)
         self._run: tuple[Cameras, Callable[[torch.Tensor], None]] | None = None
 
     @staticmethod
@@ -147,7 +152,9 @@ class Mapper:
     @staticmethod
     def concurrent_searches(n: int, device: torch.device) -> int:
         """Number of concurrent searches for `n` agents: on the CPU one per thread."""
-        return min(n, num_threads() if device.type == "cpu" else _MAX_SEARCHES)
+        if device.type == "cpu":
+            return min(n, num_threads())
+        return min(n, 2 * torch.cuda.get_device_properties(device).multi_processor_count)
 
     def reset(self) -> None:
         """Discard all maps; the next update begins new ones, even if the episode numbers are unchanged."""
@@ -189,7 +196,17 @@ class Mapper:
         written = view(self._search), view(self.map_state), view(self.waypoint), view(self.ego_map)
         if not depth.is_cuda:
             return lambda depth: map_cpu(depth.numpy(), images, agents, searches, parameters, *written)
-        kernel = BoundKernel(map_cuda, (searches, 1, 1), view(depth), images, agents, parameters, *written, block=BLOCK)
+        kernel = BoundKernel(
+            map_cuda,
+            (searches, 1, 1),
+            view(depth),
+            images,
+            agents,
+            parameters,
+            view(self._schedule),
+            *written,
+            block=BLOCK,
+        )
 
         def run(depth: torch.Tensor) -> None:
             kernel.change(0, depth.data_ptr())
@@ -321,9 +338,24 @@ def map_cpu(depth, cameras, agents, rows, parameters, search_out, state_out, way
 
 
 @functools.partial(cuda_kernel, max_registers=REGISTERS)
-def map_cuda(depth, cameras, agents, parameters, search_out, state_out, waypoint_out, ego_map_out):
+def map_cuda(depth, cameras, agents, parameters, schedule, search_out, state_out, waypoint_out, ego_map_out):
     """One update of every agent; each block works for one agent at a time."""
-    worker, own = (cuda.threadIdx.x, cuda.blockDim.x, 0), block_search(search_out)
-    for i in range(cuda.blockIdx.x, len(waypoint_out), cuda.gridDim.x):
-        map_one(i, worker, depth, cameras, agents, parameters, own, state_out, waypoint_out, ego_map_out)
+    pending = cuda.shared.array(SHARED_PENDING, np.int32)
+    counters = cuda.shared.array(SHARED_COUNTERS, np.int32)
+    own = block_search(cuda.blockIdx.x, (pending, counters), search_out)
+    worker = cuda.threadIdx.x, cuda.blockDim.x, 0
+    taken = cuda.shared.array(1, np.int32)
+    lane, playing = cuda.threadIdx.x, True
+    while playing:
+        if lane == 0:
+            taken[0] = next_agent(schedule)
         sync_lanes()
+        i = np.int64(taken[0])
+        playing = i >= 0
+        if playing:
+            map_one(i, worker, depth, cameras, agents, parameters, own, state_out, waypoint_out, ego_map_out)
+            sync_lanes()
+            if lane == 0:
+                note_search(i, own.counters[0, SPREAD], schedule)
+    if lane == 0:
+        end_block(cuda.gridDim.x, schedule)

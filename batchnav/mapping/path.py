@@ -15,7 +15,7 @@ import numpy as np
 
 from batchnav.geometry.pose import forward
 from batchnav.mapping.costs import edge_cost, octile_cost, traversal_cost
-from batchnav.mapping.shortest_path import CHANGED, POSITION, REMAINING, UNREACHED, next_cell
+from batchnav.mapping.shortest_path import CHANGED, POSITION, REMAINING, SPREAD, UNREACHED, next_cell
 from batchnav.mapping.state import MAX_PATH_CELLS, SIDE, cell_at, to_map
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min
@@ -45,7 +45,7 @@ def locate(i, agents, state):
 def begin_check(row, search_out):
     """Assume that the agent is off its path, until `find_position` finds it there."""
     search_out.counters[row, POSITION], search_out.counters[row, CHANGED] = MAX_PATH_CELLS, 0
-    search_out.counters[row, REMAINING] = 0
+    search_out.counters[row, REMAINING], search_out.counters[row, SPREAD] = 0, 0
 
 
 @lean_function

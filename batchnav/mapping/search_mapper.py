@@ -27,6 +27,7 @@ from batchnav.mapping.mapper import (
     update_waypoint,
 )
 from batchnav.mapping.path import check_path, extract_path, find_position, is_kept, is_scanning, locate
+from batchnav.mapping.schedule import end_block, next_agent, note_search
 from batchnav.mapping.search import (
     ANY_FRONTIER,
     HITS,
@@ -44,7 +45,15 @@ from batchnav.mapping.search import (
     render_search_map,
     update_goal,
 )
-from batchnav.mapping.shortest_path import block_search, UNREACHED, clear_search, spread
+from batchnav.mapping.shortest_path import (
+    SHARED_COUNTERS,
+    SHARED_PENDING,
+    SPREAD,
+    UNREACHED,
+    block_search,
+    clear_search,
+    spread,
+)
 from batchnav.mapping.state import MapCameras
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
@@ -112,8 +121,8 @@ class SearchMapper(Mapper):
         if not depth.is_cuda:
             return lambda depth: search_cpu(depth.numpy(), self._mask.numpy(), images, agents, parameters, *written)
         kernel = BoundKernel(
-            search_cuda, (self._searches, 1, 1), view(depth), view(self._mask), images, agents, parameters, *written,
-            block=BLOCK,
+            search_cuda, (self._searches, 1, 1), view(depth), view(self._mask), images, agents, parameters,
+            view(self._schedule), *written, block=BLOCK,
         )  # fmt: skip
 
         def run(depth: torch.Tensor) -> None:
@@ -225,10 +234,27 @@ def search_cpu(depth, mask, cameras, agents, parameters, search_out, state_out, 
 
 
 @functools.partial(cuda_kernel, max_registers=REGISTERS)
-def search_cuda(depth, mask, cameras, agents, parameters, search_out, state_out, goals_out, waypoint_out, ego_map_out):
+def search_cuda(
+    depth, mask, cameras, agents, parameters, schedule, search_out, state_out, goals_out, waypoint_out, ego_map_out
+):
     """One update of every agent; each block works for one agent at a time."""
-    worker, own = (cuda.threadIdx.x, cuda.blockDim.x, 0), block_search(search_out)
-    for i in range(cuda.blockIdx.x, len(waypoint_out), cuda.gridDim.x):
-        images, seen = (depth, mask), (cameras, agents, parameters)
-        search_one(i, worker, images, seen, own, state_out, goals_out, waypoint_out, ego_map_out)
+    pending = cuda.shared.array(SHARED_PENDING, np.int32)
+    counters = cuda.shared.array(SHARED_COUNTERS, np.int32)
+    own = block_search(cuda.blockIdx.x, (pending, counters), search_out)
+    worker = cuda.threadIdx.x, cuda.blockDim.x, 0
+    taken = cuda.shared.array(1, np.int32)
+    lane, playing = cuda.threadIdx.x, True
+    while playing:
+        if lane == 0:
+            taken[0] = next_agent(schedule)
         sync_lanes()
+        i = np.int64(taken[0])
+        playing = i >= 0
+        if playing:
+            images, seen = (depth, mask), (cameras, agents, parameters)
+            search_one(i, worker, images, seen, own, state_out, goals_out, waypoint_out, ego_map_out)
+            sync_lanes()
+            if lane == 0:
+                note_search(i, own.counters[0, SPREAD], schedule)
+    if lane == 0:
+        end_block(cuda.gridDim.x, schedule)

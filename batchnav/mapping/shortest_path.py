@@ -21,7 +21,7 @@ import torch
 
 from batchnav.mapping.costs import FREE_EDGE, edge_cost, octile_cost, traversal_cost
 from batchnav.mapping.state import CELLS, MAX_PATH_CELLS, SIDE
-from batchnav.runtime.kernels.decorators import cuda, inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min, atomic_or, sync_lanes
 
 UNREACHED = np.int32(2**30)
@@ -34,11 +34,11 @@ _MAX_SLACK on (the third attempt) only the kept path bounds the search. On a GPU
 so few attempts are better than tight bounds."""
 _BAND = np.int32(20) * FREE_EDGE
 """Width of the near band: cells up to this much costlier than the nearest far cell are expanded together."""
-_WORDS, _COUNTERS = CELLS // 32, 7
-_PENDING_SHAPE, _COUNTERS_SHAPE = (1, 3 * _WORDS), (1, _COUNTERS)
+_WORDS, _COUNTERS = CELLS // 32, 8
+SHARED_PENDING, SHARED_COUNTERS = (1, 3 * _WORDS), (1, _COUNTERS)
 _FAR = np.int32(2)
 """Index in `SearchBuffers.pending` of the far set, after the two worklists."""
-VISIBLE, POSITION, CHANGED, REMAINING, _NEAREST_FAR = 2, 3, 4, 5, 6
+VISIBLE, POSITION, CHANGED, REMAINING, _NEAREST_FAR, SPREAD = 2, 3, 4, 5, 6, 7
 """Indices in `SearchBuffers.counters` after the sizes of the two worklists."""
 
 
@@ -64,11 +64,12 @@ class SearchBuffers(NamedTuple):
 
 
 @inline_function
-def block_search(search):
-    """CUDA: search buffers of this block, of one row. Bit sets and counters lie in shared memory, where atomics are fast."""
-    block = cuda.blockIdx.x
-    pending, counters = cuda.shared.array(_PENDING_SHAPE, np.int32), cuda.shared.array(_COUNTERS_SHAPE, np.int32)
-    return SearchBuffers(search.cost_to_go[block : block + 1], search.worklist[block : block + 1], pending, counters)
+def block_search(block, shared, search):
+    """CUDA: the row of the search buffers of a block. Bit sets and counters lie in shared memory: atomics are fast there.
+
+    `shared`: arrays of the shapes SHARED_PENDING and SHARED_COUNTERS.
+    """
+    return SearchBuffers(search.cost_to_go[block : block + 1], search.worklist[block : block + 1], shared[0], shared[1])
 
 
 # Bounds.
@@ -180,6 +181,7 @@ def _expand(lane, lanes, i, row, phase, state, search_out):
 @lean_function
 def _empty_worklist(row, current, search_out):
     """Set the size of the current worklist to 0."""
+    search_out.counters[row, SPREAD] += search_out.counters[row, current]
     search_out.counters[row, current] = np.int32(0)
 
 

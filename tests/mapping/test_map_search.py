@@ -15,6 +15,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
 from batchnav.mapping import reference, search_reference
 from batchnav.mapping.mapper import MappingParameters
+from batchnav.mapping.schedule import Schedule
 from batchnav.mapping.search import KIND, GoalMap
 from batchnav.mapping.search_mapper import search_cuda
 from batchnav.mapping.shortest_path import SearchBuffers
@@ -176,9 +177,10 @@ def test_the_kernel_compiles_for_the_gpu(compile_ptx):
     ptx = compile_ptx(
         search_cuda, array(f32, 3), array(u8, 3), fields(MapCameras, vectors, *[scalars] * 3, vectors),
         fields(Agents, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(MappingParameters, *[f32] * 6),
-        fields(SearchBuffers, *[grids] * 4), state, fields(GoalMap, grids, grids), vectors, array(f32, 4),
+        fields(Schedule, *[grids] * 3), fields(SearchBuffers, *[grids] * 4), state, fields(GoalMap, grids, grids), vectors, array(f32, 4),
     )  # fmt: skip
-    assert all(word in ptx for word in ("global.min.s32", "atom.global.or.b32", "atom.global.add.u32", "bar.sync"))
+
+    assert all(word in ptx for word in ("global.min.s32", "atom.shared.or.b32", "atom.shared.add.u32", "bar.sync"))
     assert not any(
         "f64" in line.split("\t")[1] for line in ptx.splitlines() if line.startswith("\t") and "\t" in line[1:]
     )

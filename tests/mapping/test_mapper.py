@@ -24,6 +24,7 @@ from batchnav.mapping import mapper
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.mapper import map_cuda
 from batchnav.mapping.observations import MAP_SPECS
+from batchnav.mapping.schedule import Schedule
 from batchnav.mapping.shortest_path import SearchBuffers
 from batchnav.mapping.state import OCCUPIED, SIDE, Agents, MapCameras, MappingParameters, MapState
 from batchnav.scene.bank import SceneBank
@@ -178,6 +179,7 @@ SIMULATE = """
 import pickle, sys
 import numpy as np, torch
 from batchnav.mapping.mapper import map_cuda
+from batchnav.mapping.schedule import Schedule
 from batchnav.mapping.shortest_path import SearchBuffers
 from batchnav.mapping.state import Agents, MapCameras, MappingParameters, MapState
 
@@ -187,7 +189,8 @@ for depth, cameras, agents, parameters, before, after, waypoint, ego_map in call
     state, found = MapState(*(array.copy() for array in before)), (np.zeros_like(waypoint), np.zeros_like(ego_map))
     search = SearchBuffers(*(tensor.numpy() for tensor in SearchBuffers.empty(2, torch.device("cpu"))))
     read = MapCameras(*cameras), Agents(*agents), MappingParameters(*parameters)
-    map_cuda[2, 16](depth, *read, search, state, *found)
+    schedule = Schedule(*(tensor.numpy() for tensor in Schedule.empty(len(waypoint), torch.device('cpu'))))
+    map_cuda[2, 16](depth, *read, schedule, search, state, *found)
     for array, expected in zip((*state, *found), (*after, waypoint, ego_map), strict=True):
         np.testing.assert_allclose(array, expected, atol=1e-6)
 print(len(calls), "calls")
@@ -254,9 +257,10 @@ def test_the_kernel_compiles_for_the_gpu(compile_ptx):
     ptx = compile_ptx(
         map_cuda, array(f32, 3), fields(MapCameras, vectors, *[scalars] * 3, vectors),
         fields(Agents, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(MappingParameters, *[f32] * 6),
-        fields(SearchBuffers, *[grids] * 4), state, vectors, array(f32, 4),
+        fields(Schedule, *[grids] * 3), fields(SearchBuffers, *[grids] * 4), state, vectors, array(f32, 4),
     )  # fmt: skip
-    assert all(word in ptx for word in ("global.min.s32", "atom.global.or.b32", "atom.global.add.u32", "bar.sync"))
+
+    assert all(word in ptx for word in ("global.min.s32", "atom.shared.or.b32", "atom.shared.add.u32", "bar.sync"))
     assert not any(
         "f64" in line.split("\t")[1] for line in ptx.splitlines() if line.startswith("\t") and "\t" in line[1:]
     )
