@@ -35,7 +35,7 @@ from batchnav.mapping.path import (
     locate,
 )
 from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, TrackedBodies
-from batchnav.mapping.schedule import Schedule, end_block, next_agent, note_search
+from batchnav.mapping.schedule import Schedule, end_agent, end_block, take_agent
 from batchnav.mapping.shortest_path import (
     SHARED_COUNTERS,
     SHARED_PENDING,
@@ -67,10 +67,10 @@ from batchnav.runtime.kernels.synchronization import sync_lanes
 from batchnav.runtime.threads import num_threads
 from batchnav.sensors.sensor import Cameras
 
-_MAX_SEARCHES = 4096
-"""CUDA: largest number of concurrent searches."""
 BLOCK, REGISTERS = 512, 64
 """CUDA: threads per agent, and registers per thread. A step waits for the few agents with long searches."""
+_BLOCKS = 2
+"""CUDA: blocks per multiprocessor. 65,536 registers hold two."""
 
 
 class MappedBodies(TrackedBodies, Protocol):
@@ -151,10 +151,10 @@ class Mapper:
 
     @staticmethod
     def concurrent_searches(n: int, device: torch.device) -> int:
-        """Number of concurrent searches for `n` agents: on the CPU one per thread."""
+        """Number of concurrent searches for `n` agents: on the CPU one per thread, on CUDA one per block."""
         if device.type == "cpu":
             return min(n, num_threads())
-        return min(n, 2 * torch.cuda.get_device_properties(device).multi_processor_count)
+        return min(n, _BLOCKS * torch.cuda.get_device_properties(device).multi_processor_count)
 
     def reset(self) -> None:
         """Discard all maps; the next update begins new ones, even if the episode numbers are unchanged."""
@@ -197,16 +197,9 @@ class Mapper:
         if not depth.is_cuda:
             return lambda depth: map_cpu(depth.numpy(), images, agents, searches, parameters, *written)
         kernel = BoundKernel(
-            map_cuda,
-            (searches, 1, 1),
-            view(depth),
-            images,
-            agents,
-            parameters,
-            view(self._schedule),
-            *written,
+            map_cuda, (searches, 1, 1), view(depth), images, agents, parameters, view(self._schedule), *written,
             block=BLOCK,
-        )
+        )  # fmt: skip
 
         def run(depth: torch.Tensor) -> None:
             kernel.change(0, depth.data_ptr())
@@ -338,24 +331,17 @@ def map_cpu(depth, cameras, agents, rows, parameters, search_out, state_out, way
 
 
 @functools.partial(cuda_kernel, max_registers=REGISTERS)
-def map_cuda(depth, cameras, agents, parameters, schedule, search_out, state_out, waypoint_out, ego_map_out):
+def map_cuda(depth, cameras, agents, parameters, schedule_out, search_out, state_out, waypoint_out, ego_map_out):
     """One update of every agent; each block works for one agent at a time."""
     pending = cuda.shared.array(SHARED_PENDING, np.int32)
     counters = cuda.shared.array(SHARED_COUNTERS, np.int32)
-    own = block_search(cuda.blockIdx.x, (pending, counters), search_out)
-    worker = cuda.threadIdx.x, cuda.blockDim.x, 0
     taken = cuda.shared.array(1, np.int32)
-    lane, playing = cuda.threadIdx.x, True
-    while playing:
-        if lane == 0:
-            taken[0] = next_agent(schedule)
+    own, lane = block_search(cuda.blockIdx.x, (pending, counters), search_out), cuda.threadIdx.x
+    worker = lane, cuda.blockDim.x, 0
+    i = take_agent(lane, taken, schedule_out)
+    while i >= 0:
+        map_one(i, worker, depth, cameras, agents, parameters, own, state_out, waypoint_out, ego_map_out)
         sync_lanes()
-        i = np.int64(taken[0])
-        playing = i >= 0
-        if playing:
-            map_one(i, worker, depth, cameras, agents, parameters, own, state_out, waypoint_out, ego_map_out)
-            sync_lanes()
-            if lane == 0:
-                note_search(i, own.counters[0, SPREAD], schedule)
-    if lane == 0:
-        end_block(cuda.gridDim.x, schedule)
+        end_agent(lane, i, counters[0, SPREAD], schedule_out)
+        i = take_agent(lane, taken, schedule_out)
+    end_block(lane, cuda.gridDim.x, schedule_out)

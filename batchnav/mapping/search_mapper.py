@@ -27,7 +27,7 @@ from batchnav.mapping.mapper import (
     update_waypoint,
 )
 from batchnav.mapping.path import check_path, extract_path, find_position, is_kept, is_scanning, locate
-from batchnav.mapping.schedule import end_block, next_agent, note_search
+from batchnav.mapping.schedule import end_agent, end_block, take_agent
 from batchnav.mapping.search import (
     ANY_FRONTIER,
     HITS,
@@ -121,7 +121,7 @@ class SearchMapper(Mapper):
         if not depth.is_cuda:
             return lambda depth: search_cpu(depth.numpy(), self._mask.numpy(), images, agents, parameters, *written)
         kernel = BoundKernel(
-            search_cuda, (self._searches, 1, 1), view(depth), view(self._mask), images, agents, parameters,
+            search_cuda, (self._searches, 1, 1), view(depth), view(self._mask), (images, agents, parameters),
             view(self._schedule), *written, block=BLOCK,
         )  # fmt: skip
 
@@ -234,27 +234,17 @@ def search_cpu(depth, mask, cameras, agents, parameters, search_out, state_out, 
 
 
 @functools.partial(cuda_kernel, max_registers=REGISTERS)
-def search_cuda(
-    depth, mask, cameras, agents, parameters, schedule, search_out, state_out, goals_out, waypoint_out, ego_map_out
-):
-    """One update of every agent; each block works for one agent at a time."""
+def search_cuda(depth, mask, seen, schedule_out, search_out, state_out, goals_out, waypoint_out, ego_map_out):
+    """One update of every agent; each block works for one agent at a time. `seen`: cameras, agents, parameters."""
     pending = cuda.shared.array(SHARED_PENDING, np.int32)
     counters = cuda.shared.array(SHARED_COUNTERS, np.int32)
-    own = block_search(cuda.blockIdx.x, (pending, counters), search_out)
-    worker = cuda.threadIdx.x, cuda.blockDim.x, 0
     taken = cuda.shared.array(1, np.int32)
-    lane, playing = cuda.threadIdx.x, True
-    while playing:
-        if lane == 0:
-            taken[0] = next_agent(schedule)
+    own, lane = block_search(cuda.blockIdx.x, (pending, counters), search_out), cuda.threadIdx.x
+    worker = lane, cuda.blockDim.x, 0
+    i = take_agent(lane, taken, schedule_out)
+    while i >= 0:
+        search_one(i, worker, (depth, mask), seen, own, state_out, goals_out, waypoint_out, ego_map_out)
         sync_lanes()
-        i = np.int64(taken[0])
-        playing = i >= 0
-        if playing:
-            images, seen = (depth, mask), (cameras, agents, parameters)
-            search_one(i, worker, images, seen, own, state_out, goals_out, waypoint_out, ego_map_out)
-            sync_lanes()
-            if lane == 0:
-                note_search(i, own.counters[0, SPREAD], schedule)
-    if lane == 0:
-        end_block(cuda.gridDim.x, schedule)
+        end_agent(lane, i, counters[0, SPREAD], schedule_out)
+        i = take_agent(lane, taken, schedule_out)
+    end_block(lane, cuda.gridDim.x, schedule_out)

@@ -52,9 +52,10 @@ class SearchBuffers(NamedTuple):
     pending: torch.Tensor
     """i32 [R, 3 * CELLS / 32]: bit sets of the cells in each of the two worklists, and of the far cells."""
     counters: torch.Tensor
-    """i32 [R, 7]: sizes of both worklists; VISIBLE: next path cells in line of sight; POSITION: index of the agent's
+    """i32 [R, 8]: sizes of both worklists; VISIBLE: next path cells in line of sight; POSITION: index of the agent's
     cell on the kept path, MAX_PATH_CELLS where it is off the path; CHANGED: 1 where an edge of the rest of the path
-    changed its cost; REMAINING: current cost of that rest; and the cost-to-go of the nearest far cell."""
+    changed its cost; REMAINING: current cost of that rest; the cost-to-go of the nearest far cell; and SPREAD: number
+    of cells that the searches of this step spread over."""
 
     @classmethod
     def empty(cls, rows: int, device: torch.device) -> SearchBuffers:
@@ -65,9 +66,9 @@ class SearchBuffers(NamedTuple):
 
 @inline_function
 def block_search(block, shared, search):
-    """CUDA: the row of the search buffers of a block. Bit sets and counters lie in shared memory: atomics are fast there.
+    """CUDA: the row of the search buffers that belongs to a block. `shared`: bit sets and counters in shared memory.
 
-    `shared`: arrays of the shapes SHARED_PENDING and SHARED_COUNTERS.
+    Their shapes are SHARED_PENDING and SHARED_COUNTERS. Atomic operations are faster there than in global memory.
     """
     return SearchBuffers(search.cost_to_go[block : block + 1], search.worklist[block : block + 1], shared[0], shared[1])
 
@@ -180,7 +181,7 @@ def _expand(lane, lanes, i, row, phase, state, search_out):
 
 @lean_function
 def _empty_worklist(row, current, search_out):
-    """Set the size of the current worklist to 0."""
+    """Set the size of the current worklist to 0, and add it to SPREAD."""
     search_out.counters[row, SPREAD] += search_out.counters[row, current]
     search_out.counters[row, current] = np.int32(0)
 

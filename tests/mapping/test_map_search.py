@@ -174,10 +174,13 @@ def test_the_kernel_compiles_for_the_gpu(compile_ptx):
         MapState, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, vectors,
         scalars, *[array(i32, 1)] * 3, array(u8, 2),
     )  # fmt: skip
-    ptx = compile_ptx(
-        search_cuda, array(f32, 3), array(u8, 3), fields(MapCameras, vectors, *[scalars] * 3, vectors),
+    seen = nb.Tuple((
+        fields(MapCameras, vectors, *[scalars] * 3, vectors),
         fields(Agents, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(MappingParameters, *[f32] * 6),
-        fields(Schedule, *[grids] * 3), fields(SearchBuffers, *[grids] * 4), state, fields(GoalMap, grids, grids), vectors, array(f32, 4),
+    ))  # fmt: skip
+    ptx = compile_ptx(
+        search_cuda, array(f32, 3), array(u8, 3), seen, fields(Schedule, *[grids] * 3),
+        fields(SearchBuffers, *[grids] * 4), state, fields(GoalMap, grids, grids), vectors, array(f32, 4),
     )  # fmt: skip
 
     assert all(word in ptx for word in ("global.min.s32", "atom.shared.or.b32", "atom.shared.add.u32", "bar.sync"))

@@ -219,6 +219,44 @@ def test_blocks_of_threads_equal_one_thread(house, tmp_path, monkeypatch):
     assert simulated.stdout == "2 calls\n", simulated.stderr
 
 
+TAKE = """
+import numpy as np, torch
+from numba import cuda
+from batchnav.mapping.schedule import LONG, Schedule, end_agent, end_block, take_agent
+
+
+@cuda.jit
+def play(lengths, schedule, order):
+    taken = cuda.shared.array(1, np.int32)
+    lane = cuda.threadIdx.x
+    i = take_agent(lane, taken, schedule)
+    while i >= 0:
+        if lane == 0:
+            order[cuda.atomic.add(order, len(order) - 1, 1)] = i
+        end_agent(lane, i, lengths[i], schedule)
+        cuda.syncthreads()
+        i = take_agent(lane, taken, schedule)
+    end_block(lane, cuda.gridDim.x, schedule)
+
+
+schedule, n = Schedule(*(tensor.numpy() for tensor in Schedule.empty(6, torch.device("cpu")))), 6
+for long in ([], [4], [4, 1], [], [5, 0], [0]):
+    order = np.zeros(n + 1, np.int32)
+    play[2, 4](np.array([LONG if i in long else LONG - 1 for i in range(n)]), schedule, order)
+    print(*order[:n])
+"""
+
+
+def test_agents_with_long_searches_come_first():
+    """Two blocks of four threads in numba's simulator, which runs one block after the other."""
+    simulated = subprocess.run(
+        [sys.executable, "-c", TAKE], text=True, capture_output=True, check=False, cwd=ROOT,
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"},
+    )  # fmt: skip
+    expected = "0 1 2 3 4 5", "0 1 2 3 4 5", "4 0 1 2 3 5", "4 1 0 2 3 5", "0 1 2 3 4 5", "0 5 1 2 3 4"
+    assert simulated.stdout.split("\n")[:-1] == [*expected], simulated.stderr
+
+
 @pytest.mark.cuda
 def test_cuda_maps_as_the_cpu_does(house):
     """Depth images agree to rounding only, so a few cells differ, and the waypoints that depend on them."""
