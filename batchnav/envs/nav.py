@@ -17,6 +17,7 @@ from batchnav.envs.arguments import bank_of, check_kinds, with_missing_goals
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.options import EnvOptions
+from batchnav.envs.replay import StepReplay, is_replayable
 from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu, with_current_names
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
@@ -54,6 +55,7 @@ class NavEnv(gym.vector.VectorEnv):
     lists are converted.
     Autoreset is SAME_STEP: after an episode's end the observation is the first of the next episode. info["episode"]
     holds the metrics of ended episodes, f32 [N] by name; info["_episode"], bool [N], is True where an episode ended.
+    On CUDA, steps of few agents are replayed as a CUDA graph (`batchnav.envs.replay`).
 
     Args:
         scenes: `Scene`s, a packed `SceneBank` (with appearance if a sensor needs it), or a `SceneStream`.
@@ -136,6 +138,7 @@ class NavEnv(gym.vector.VectorEnv):
         elif episodes is None:
             self.sim.check_scenes()
         self._allocate(own.final_observation)
+        self._replay = self._make_replay() if is_replayable(self) else None
 
     @property
     def mapper(self) -> Mapper | None:
@@ -206,19 +209,45 @@ class NavEnv(gym.vector.VectorEnv):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step all agents: actions -> observation, reward f32 [N], terminated bool [N], truncated bool [N], info."""
         self._check_playing()
+        actions = as_actions(actions, self.device, self._action_type)
+        if self._replay is not None and self._out is self._own and self._replay.is_possible:
+            self.config.body.check_actions(actions, self.num_envs, self.device)
+            self.sim.settle()
+            return self._replay(actions).output(self._copy, self._output)
+        info = self._act(actions)
+        observation = self.observe()
+        self.sim.finish()
+        return observation, *self._converted((*self._outcome, info))
+
+    @property
+    def _outcome(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Live reward, terminated and truncated."""
+        return self.task.reward, self.sim.bodies.terminated, self.sim.bodies.truncated
+
+    def _act(self, actions: torch.Tensor) -> dict[str, Any]:
+        """Move all agents and begin the episodes that are due; returns live info."""
         bodies, mode = self.sim.bodies, self.metadata["autoreset_mode"]
         ended = bodies.done.clone() if mode == AutoresetMode.NEXT_STEP else None
-        self.sim.advance(as_actions(actions, self.device, self._action_type))
-        info = {"episode": self.task.metrics, "_episode": bodies.done}
+        self.sim.advance(actions)
+        info: dict[str, Any] = {"episode": self.task.metrics, "_episode": bodies.done}
         if mode == AutoresetMode.SAME_STEP:
             if self._final is not None:
                 info |= {"final_obs": self._observe(self._final), "_final_obs": bodies.done}
             self.sim.reset_done()
         elif ended is not None:
             self._begin_next(ended)
-        observation = self.observe()
-        self.sim.finish()
-        return observation, *self._converted((self.task.reward, bodies.terminated, bodies.truncated, info))
+        return info
+
+    def _make_replay(self) -> StepReplay:
+        """A replay of steps that write the environment's own observation."""
+
+        def step(actions: torch.Tensor) -> tuple[Any, ...]:
+            info = self._act(actions)
+            observation = self._observe(self._own)
+            self.sim.settle()
+            return observation, *self._outcome, info
+
+        return StepReplay(step, self.config.body.empty_actions(self.num_envs, self.device))
 
     def _begin_next(self, agents: torch.Tensor) -> None:
         """Begin the next episode of these agents, bool [N]. Their last step has no reward and ends no episode."""
@@ -322,7 +351,7 @@ class NavEnv(gym.vector.VectorEnv):
 
     def close_extras(self, **kwargs) -> None:
         """End the threads of the environment; `close` calls it once."""
-        self._playing = False
+        self._playing, self._replay = False, None
         if self.stream is not None:
             self.stream.close()
 

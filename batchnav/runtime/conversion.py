@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -71,4 +71,55 @@ def to_output(value: Any, copy: bool, output: str) -> Any:
         return {name: to_output(part, copy, output) for name, part in value.items()}
     if isinstance(value, tuple):
         return tuple(to_output(part, copy, output) for part in value)
+    return value
+
+
+class JoinedResult:
+    """A nested result of live tensors, with one-dimensional tensors joined by type: one copy serves for all of them.
+
+    They are joined at construction, on torch's current stream. In a CUDA graph, each replay joins them again.
+    """
+
+    def __init__(self, live: Any):
+        self._tensors = tensors = list(_tensors(live))
+        self._live = _rebuilt(live, iter(tensors))  # callers may change the mappings of `live`
+        groups: dict[Hashable, list[int]] = {}
+        for i, tensor in enumerate(tensors):
+            kind = (tensor.dtype, len(tensor)) if tensor.ndim == 1 else i
+            groups.setdefault(kind, []).append(i)
+        self._places = list(groups.values())
+        """Numbers of the tensors that are joined, for each tensor of `_joined`."""
+        self._joined = [
+            torch.stack([tensors[i] for i in places]) if len(places) > 1 else tensors[places[0]]
+            for places in self._places
+        ]
+
+    def output(self, copy: bool, output: str) -> Any:
+        """The result as `to_output` converts it."""
+        if not copy and output == "torch":
+            return _rebuilt(self._live, iter(self._tensors))
+        found: dict[int, Any] = {}
+        for places, tensor in zip(self._places, self._joined, strict=True):
+            converted = to_output(tensor, copy, output)
+            found.update(zip(places, converted if len(places) > 1 else [converted], strict=True))
+        return _rebuilt(self._live, iter([found[i] for i in range(len(found))]))
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Tensors of a nested result, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, Mapping)):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _tensors(part)
+
+
+def _rebuilt(value: Any, tensors: Iterator[Any]) -> Any:
+    """The nested result with the next of `tensors` in place of each of its own."""
+    if isinstance(value, torch.Tensor):
+        return next(tensors)
+    if isinstance(value, Mapping):
+        return {name: _rebuilt(part, tensors) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_rebuilt(part, tensors) for part in value)
     return value

@@ -144,8 +144,10 @@ class Frame:
         self._has_semantic, self.semantic_appearance = bank.semantic is not None, (bank.semantic or bank).appearance
         self.max_climb = bank.max_climb
         self._made_of = bank, dict(cameras), renderer, seeds
-        needed = images_needed(sources := tuple(sources), self._has_semantic)
-        for source in sources if self._has_semantic else ():
+        self.sources = tuple(sources)
+        """All sources that read this frame."""
+        needed = images_needed(self.sources, self._has_semantic)
+        for source in self.sources if self._has_semantic else ():
             if source.requires.semantic and (both := source.requires.appearance.intersection(COLOR_FIELDS)):
                 raise ArgumentError(
                     f"{source.spec.name}: found a sensor of ids that also reads {', '.join(sorted(both))}, expected "
@@ -171,15 +173,16 @@ class Frame:
         self._with_triangles: set[ImageKey] = set()
         self._shared: dict[Hashable, Any] = {}
         self._resources: dict[Hashable, Any] = {}
-        self._derived: list[Frame] = []
-        for source in sources:
+        self.derived: list[Frame] = []
+        """Frames of `with_bodies`."""
+        for source in self.sources:
             source.bind(self)
 
     @property
     def capturable(self) -> bool:
         """True where a CUDA graph can hold the rendering."""
         own = all(renderer.capturable for renderer in self.renderers.values())
-        return own and all(frame.capturable for frame in self._derived)
+        return own and all(frame.capturable for frame in self.derived)
 
     def begin(self, sources: Iterable[ObservationSource]) -> None:
         """Begin a step in which these sources are read: discard the results of the last step."""
@@ -254,7 +257,7 @@ class Frame:
         bank, own, renderer, seeds = self._made_of
         cameras = own if cameras is None else cameras
         frame = Frame(bank, bodies, cameras, sources, renderer, seeds, self.task)
-        self._derived.append(frame)
+        self.derived.append(frame)
         return frame
 
 
