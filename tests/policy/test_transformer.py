@@ -184,10 +184,13 @@ def test_heads_that_do_not_divide_the_width_are_refused():
 
 @pytest.mark.cuda
 def test_cuda_computes_what_the_cpu_does():
+    """In bfloat16 its errors are those of the CPU in bfloat16. Single outputs differ by up to half, from both."""
     memory = make(width=128, heads=2, window=16).float()
     x, starts = torch.randn(40, 32, 5), torch.rand(40, 32) < 0.05
     with torch.no_grad():
         expected, after = memory(x, starts, memory.initial_state(32))
+        with torch.autocast("cpu", torch.bfloat16):
+            rounding = (memory(x, starts, memory.initial_state(32))[0] - expected).abs()
         memory.cuda()
         x, starts, state = x.cuda(), starts.cuda(), memory.initial_state(32, "cuda")
         torch.cuda.set_sync_debug_mode("error")
@@ -198,5 +201,6 @@ def test_cuda_computes_what_the_cpu_does():
         finally:
             torch.cuda.set_sync_debug_mode("default")
     for output in (found, steps):
-        torch.testing.assert_close(output.float().cpu(), expected, rtol=0.05, atol=0.1)
+        error = (output.float().cpu() - expected).abs()
+        assert error.mean() < 1.5 * rounding.mean() and error.max() < 2 * rounding.max()
     assert whole.steps.cpu().equal(after.steps) and stepped.steps.cpu().equal(after.steps)
