@@ -22,6 +22,8 @@ from batchnav.tasks.pointnav import PointNav, PointNavConfig, pointnav_simulator
 
 LEVELS = {"easy": (1.5, 3.0), "medium": (3.0, 5.0), "hard": (5.0, 10.0)}
 """Levels of ImageNav: shortest and longest geodesic distance, metres."""
+_LEVEL_BIT = 61
+"""Lowest bit of a level's seed that holds the level's number: goals of one level are not those of another."""
 
 
 def generate_episodes(
@@ -69,7 +71,7 @@ def generate_imagenav(scene: Scene, number: int, seed: int = 0) -> list[Episode]
             success_distance=1.0, closest_goal=closest, furthest_goal=furthest, min_detour_ratio=1.0
         )
         try:
-            found = generate_episodes(scene, share, seed, config) if share else []
+            found = generate_episodes(scene, share, seed ^ k << _LEVEL_BIT, config) if share else []
         except EpisodeError as error:
             problem = error
             continue

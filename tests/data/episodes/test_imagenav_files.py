@@ -121,6 +121,14 @@ def test_episodes_are_made_in_levels_of_distance(house):
     assert len(generate_imagenav(house, 4)) == 4
 
 
+def test_every_episode_has_a_goal_of_its_own(house):
+    """Levels do not share goals, with any seed."""
+    for seed in (0, 2**63 - 1):
+        episodes = generate_imagenav(house, 30, seed)
+        assert len({episode.goals[0].position for episode in episodes}) == 30
+        assert len({episode.start_position for episode in episodes}) == 30
+
+
 def test_a_scene_too_small_for_a_level_has_the_others(tmp_path):
     scene = load_scene(write_box(tmp_path / "floor.ply", (0.0, -0.2, 0.0), (3.6, 0.0, 3.6)))
     levels = {episode.info["difficulty"] for episode in generate_imagenav(scene, 6)}
