@@ -11,7 +11,7 @@ from eval.publish.summary import Figure, Row, markdown, newest
 _HOUSES = {"val": "houses, `val`", "test": "houses, `test`"}
 SPLITS = {
     "pointnav": {**_HOUSES, **{name: title for name, title in readme.SPLITS.items() if name != "val"}},
-    "objectnav": {**_HOUSES, "building": "corridor floors"},
+    "objectnav": {**_HOUSES, "building": "corridor floors", "procthor": "ProcTHOR houses"},
     "imagenav": _HOUSES,
 }
 """Fixed episode files of each task, with the titles of their columns."""
