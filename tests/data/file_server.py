@@ -4,6 +4,9 @@ import hashlib
 import re
 from http.server import BaseHTTPRequestHandler
 
+CONTENT = bytes(range(256)) * 20_000
+"""A large file."""
+
 
 class Handler(BaseHTTPRequestHandler):
     """Serves `server.files` with byte ranges; breaks off where `server.broken` says, asks for `server.password`."""
