@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
+import numba
 from joblib.externals.loky import ProcessPoolExecutor
 
 from batchnav.errors import BatchnavError
@@ -56,7 +57,7 @@ def in_parallel(
             return
         # Spawned, not forked: forking is unsafe after CUDA or threads have started.
         try:
-            with ProcessPoolExecutor(workers - 1) as pool:
+            with ProcessPoolExecutor(workers - 1, initializer=_use_one_thread) as pool:
                 yield from counted(_shared(pool, work, items[1:]))
         except BrokenProcessPool as error:
             raise BatchnavError(
@@ -83,6 +84,11 @@ def _shared(pool: ProcessPoolExecutor, work: Callable[[T], R], items: list[T]) -
     finally:
         for future in futures:
             future.cancel()
+
+
+def _use_one_thread() -> None:
+    """Compute on one core in this process: there are as many processes as cores."""
+    numba.set_num_threads(1)
 
 
 def _start(work: Callable[[T], R]) -> None:

@@ -6,6 +6,8 @@ where the object covers enough pixels (`rules.py`).
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,10 +20,12 @@ from batchnav.data.objectnav.candidates import SceneObject, grid_around, navigab
 from batchnav.data.objectnav.categories import LabelMap, labels_named
 from batchnav.data.objectnav.goals_cache import load_goals, save_goals
 from batchnav.data.objectnav.rules import Rules, ViewPointRules, rules_named
+from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.navmesh import file as navmesh_file
 from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.cache import versioned_cache_folder
+from batchnav.runtime.threads import num_threads
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
 from batchnav.sensors.object_pixels import ObjectRays, make_views
@@ -30,6 +34,9 @@ _DECIMALS = 5
 """Decimals of coordinates and scores, as in Habitat's files."""
 _AT_ONCE = 65536
 """Number of views that are rendered together."""
+_MANY_CORES, _MANY_SCENES = 8, 2 * SCENES_PER_WORKER
+"""From these numbers on, scenes are rendered in processes: a GPU takes one scene after the other, and half of the time
+goes to candidates, which are found on the CPU."""
 
 
 class _Candidates(NamedTuple):
@@ -56,7 +63,7 @@ def with_goals(
         rules: rules for view points, by name ("hm3d_v2", "hssd", "ovon", "procthor"), or other rules.
         labels: mapping from the scenes' labels to categories, by name ("hm3d", "mp3d", "hssd", "procthor",
             "procedural", "all"), or another mapping; None: that of the rules.
-        device: "cpu", "cuda" or "auto": device that renders the candidates.
+        device: "cpu", "cuda" or "auto": device that renders the candidates; see `make_goals`.
 
     Returns the scenes with `Scene.goals`. The goals are cached. A scene without objects of these categories has no
     goals. ArgumentError for an unknown name.
@@ -81,17 +88,30 @@ def make_goals(
         rules: a preset of `rules.RULES`, or other rules.
         labels: a map of `categories.LABELS`, or another map, from the scene's labels to categories; None: that of the
             rules.
-        device: torch device that renders. Devices round differently, so at an object's outline a view may have a pixel
-            more or less.
+        device: torch device that renders. For many scenes, processes on the CPU render instead if there are many cores.
+            Devices round differently, so at an object's outline a view may have a pixel more or less.
 
     A scene without objects of these categories has no goals. ArgumentError for an unknown name.
     """
     scenes, rules = list(scenes), rules_named(rules)
     label_map, device = labels_named(rules.labels if labels is None else labels), resolve_device(device)
+    found = [load_goals(cache_file(scene, rules, label_map)) for scene in scenes]
+    new = [scene for scene, goals in zip(scenes, found, strict=True) if goals is None]
+    made = iter(_make_new(new, rules, label_map, device))
+    return [next(made) if goals is None else goals for goals in found]
+
+
+def _make_new(scenes: list[Scene], rules: Rules, labels: LabelMap, device: torch.device) -> list[SceneGoals]:
+    """Goals of scenes that are not in the cache, with progress."""
+    title = "scenes with view points"
+    if num_threads() >= _MANY_CORES and len(scenes) >= _MANY_SCENES:
+        work = functools.partial(goals_of_scene, rules=rules, labels=labels, device="cpu")
+        with contextlib.closing(in_parallel(work, scenes, title, SCENES_PER_WORKER)) as results:
+            return list(results)
     made = []
-    with progress_bar("scenes with view points", len(scenes)) as show:
+    with progress_bar(title, len(scenes)) as show:
         for i, scene in enumerate(scenes):
-            made.append(goals_of_scene(scene, rules, label_map, device))
+            made.append(goals_of_scene(scene, rules, labels, device))
             show(i + 1)
     return made
 

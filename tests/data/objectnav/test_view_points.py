@@ -4,8 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
+from batchnav.data.objectnav import view_points
 from batchnav.data.objectnav.candidates import grid_around, least_rectangle, objects_of
+from batchnav.data.objectnav.categories import labels_named
 from batchnav.data.objectnav.rules import RULES
 from batchnav.data.objectnav.view_points import make_goals, with_goals
 from batchnav.data.scenes import find_scene
@@ -162,3 +165,25 @@ def test_cpu_and_cuda_find_the_same_view_points(tmp_path, monkeypatch):
         gaps = [abs(scores[0].get(place, 0.0) - scores[1].get(place, 0.0)) for place in places]
         assert max(gaps) <= 3 * 20 / 76_800
     assert differ <= 0.005 * total
+
+
+def test_many_scenes_are_rendered_in_processes(monkeypatch):
+    """With many cores: goals in the order of the scenes, those of one process; cached ones are not made again."""
+    places = np.random.default_rng().uniform(0.0, 1.0, 3)  # scenes that no cache has
+    scenes = [labelled_scene([("chair", (-0.3, 0.0, z), (0.3, 0.8, z + 1.0))], settings=BODY) for z in places]
+    rules, asked, in_parallel = RULES["hm3d_v2"], [], view_points.in_parallel
+    make_goals(scenes[1:2], device="cpu")
+
+    def counted(work, items, *rest):
+        asked.append(len(items))
+        return in_parallel(work, items, *rest)
+
+    monkeypatch.setattr(view_points, "in_parallel", counted)
+    for name, value in (("_MANY_CORES", 1), ("_MANY_SCENES", 2), ("SCENES_PER_WORKER", 1)):
+        monkeypatch.setattr(view_points, name, value)
+    found = make_goals(scenes, device="cpu")
+    assert asked == [2]
+    for goals, scene in zip(found, scenes, strict=True):
+        (other,) = view_points._goals_of(scene, rules.view_points, labels_named(rules.labels), torch.device("cpu"))
+        (chair,) = goals.objects
+        assert chair[:4] == other[:4] and all(map(np.array_equal, chair[4:], other[4:]))
