@@ -18,6 +18,7 @@ from batchnav.errors import ArgumentError
 from batchnav.renamed import warn_renamed
 from batchnav.runtime.console.announce import next_command, number_of
 from batchnav.runtime.console.command_line import call_subcommand
+from batchnav.runtime.files.atomic import check_target, check_writable
 from batchnav.scene.axes import Up
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def import_data(
     from batchnav.data.procthor.import_houses import import_houses
     from batchnav.data.sources.asset import frame_of
 
+    check_writable(out, ArgumentError)
     if _is_procthor(source):
         sources, unknown = import_houses(source, sizes or source.with_name("asset_bbox.json"), out)
         if unknown.assets:
@@ -150,6 +152,8 @@ def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", o
     from batchnav.data.find_sources import find_sources
     from batchnav.data.prepared.prepare import prepare
 
+    if out is not None:
+        check_writable(out, ArgumentError)
     outcomes = prepare([source for path in paths for source in find_sources(path, split)], out)
     _report(outcomes)
     if outcomes:
@@ -173,6 +177,8 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
     from batchnav.policy.weights import load_policy
     from batchnav.runtime.files.bundled import find_policy
 
+    for file in (out,) if urdf is None else (out, urdf):
+        check_target(file, ArgumentError)
     mesh = load_scene(scene).mesh
     count = save_glb(mesh, out)
     show(f"{out}: {number_of(count, 'object')}, {number_of(len(mesh.faces), 'triangle')}")

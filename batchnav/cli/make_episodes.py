@@ -12,6 +12,7 @@ from tyro.conf import Positional
 from batchnav.cli.console import show
 from batchnav.errors import EpisodeError
 from batchnav.runtime.checks import check_int, check_seed
+from batchnav.runtime.files.atomic import check_target
 
 if TYPE_CHECKING:
     from batchnav.data.episodes.episode import AnyEpisode, Episode
@@ -65,6 +66,7 @@ def make_episodes(
     check_rule(islands)
     check_int("per_scene", per_scene, 1, 2**24)
     check_seed(seed)
+    check_target(out, EpisodeError)
     config = nav_config(preset, {}, task)
     settings, objects = config.body.navmesh if preset else None, OBJECT_GOALS.get(TASKS[task].goal_kind)
     configs = _configs(scenes, split)

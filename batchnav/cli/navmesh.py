@@ -15,12 +15,13 @@ from rich.text import Text
 from tyro.conf import FlagCreatePairsOff, Positional
 
 from batchnav.cli.console import show, with_axes
-from batchnav.errors import ArgumentError, BatchnavError, printable
+from batchnav.errors import ArgumentError, BatchnavError, MeshError, NavMeshError, printable
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
 from batchnav.runtime.console.announce import next_command, number_of
 from batchnav.runtime.console.command_line import call_subcommand
 from batchnav.runtime.console.terminal import terminal
+from batchnav.runtime.files.atomic import check_target
 from batchnav.scene.axes import Up
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ def bake_navmesh(
     from batchnav.scene.scene import bake
 
     out = out or mesh.with_suffix(".navmesh")
+    check_target(out, NavMeshError)
     with terminal(stderr=True).status(Text(printable(f"baking {mesh}"))):
         asset = oriented_asset(mesh, up, scale, flip)
         source = SceneSource(str(mesh), (Part(asset),), two_sided=two_sided)
@@ -124,6 +126,7 @@ def plot_navmesh(
         if value is not None:
             check_number(name, value, -MAX_COORDINATE, MAX_COORDINATE)
     out = out or file.with_suffix(".png")
+    check_target(out, BatchnavError)
     begin, end = (None if point is None else np.array(point, np.float32) for point in (start, goal))
     figure = draw_navmesh(NavMesh.load(file), begin, end, height)
     with replacing(out, BatchnavError) as part:
@@ -156,6 +159,7 @@ def write_floor_map(
 
     if inflated and raw:
         raise ArgumentError("--inflated, --raw: found both, expected one of them")
+    check_target(out, MeshError)
     grid = floor_map(load_scene(scene, appearance=False), floor, resolution, inflated)
     write_map(grid, out, describe(grid, f"Floor of {scene}."))
     rows, columns = grid.cells.shape

@@ -25,7 +25,7 @@ from batchnav.runtime.checks import check_int, check_number
 from batchnav.runtime.console.announce import announce, next_command, number_of
 from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.atomic import check_writable
+from batchnav.runtime.files.atomic import check_target
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.positions import on_navmesh
 
@@ -51,9 +51,7 @@ def main(options: Options) -> None:
     if not (options.steps or options.path_steps):
         raise ArgumentError("--steps and --path-steps are both 0; set one of them")
     model = load_occupancy(options.init_from) if options.init_from else None
-    check_writable(options.out.parent, CheckpointError)
-    if options.out.is_dir():
-        raise CheckpointError(f"{options.out}: found a folder, expected a file; pass --out FOLDER/NAME.safetensors")
+    check_target(options.out, CheckpointError)
     device, generator = resolve_device(options.device), torch.Generator("cpu").manual_seed(options.seed)
     bank = SceneBank.pack(load_scenes(options.scenes, appearance=False), device)
     if bank.num_scenes < batches.HELD_OUT:

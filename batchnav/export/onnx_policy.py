@@ -35,7 +35,7 @@ from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.memory import map_state, state_tensors
 from batchnav.policy.weights import load_policy
 from batchnav.runtime.extras import install_command
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files.atomic import check_target, replacing
 from batchnav.runtime.torch_defaults import torch_defaults
 
 OLDEST_TORCH = (2, 7)
@@ -136,12 +136,13 @@ def export_policy(
     path = Path(path)
     if path.suffix != ".onnx":
         raise ArgumentError(f"{path}: found suffix {path.suffix!r}, expected .onnx")
+    check_target(path, ArgumentError)
     policy = policy if isinstance(policy, PolicyAgent) else load_policy(policy)
     config = deployment_config(policy, camera_height, hfov_deg)
     specs, description = read_specs(policy, config), describe(policy, config)
-    write_onnx(policy.network, {spec.name: spec.dtype for spec in specs}, path)
-    with replacing(path.with_suffix(".json"), ArgumentError) as part:
+    with replacing(path.with_suffix(".json"), ArgumentError) as part:  # complete only once the ONNX file is
         part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+        write_onnx(policy.network, {spec.name: spec.dtype for spec in specs}, path)
     return path.with_suffix(".json")
 
 

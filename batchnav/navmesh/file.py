@@ -70,7 +70,7 @@ def read(path: str | Path) -> NavMeshFile:
 
 def write(path: str | Path, file: NavMeshFile) -> None:
     """Write a `.navmesh` file atomically."""
-    with replacing(as_path(path), NavMeshError, make_folder=False) as part:
+    with replacing(as_path(path), NavMeshError) as part:
         part.write_bytes(serialise(file))
 
 

@@ -145,7 +145,7 @@ def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
 
     plain = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
     data: Any = trimesh.Scene(plain).export(file_type="glb") if suffix == ".glb" else plain.export(file_type="ply")
-    with replacing(path, MeshError, make_folder=False) as part:
+    with replacing(path, MeshError) as part:
         part.write_bytes(data)
 
 

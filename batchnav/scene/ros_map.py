@@ -155,9 +155,8 @@ def write_map(grid: RosMap, path: str | Path, comment: str = "") -> None:
         "free_thresh": _FREE_THRESH, "inflated_by": float(grid.inflated_by),
     }  # fmt: skip
     head = "".join(f"# {line}\n" for line in comment.splitlines())
-    with replacing(picture, MeshError) as part:
-        Image.fromarray(np.ascontiguousarray(shades[::-1])).save(part, format="PPM")
-    with replacing(path, MeshError) as part:
+    with replacing(picture, MeshError) as part_of_picture, replacing(path, MeshError) as part:
+        Image.fromarray(np.ascontiguousarray(shades[::-1])).save(part_of_picture, format="PPM")
         part.write_text(head + yaml.safe_dump(fields, sort_keys=False, default_flow_style=None))
 
 

@@ -184,9 +184,8 @@ def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> Nav
             file.unlink(missing_ok=True)
     navmesh = bake(mesh, name, settings)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         navmesh.save(file)
-    except (OSError, NavMeshError) as error:
+    except NavMeshError as error:
         warn_not_kept(error)
     return navmesh
 

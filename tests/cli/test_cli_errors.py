@@ -129,3 +129,25 @@ def test_a_former_name_is_named_once(run, tmp_path):
         run("evaluate", "oracle", "--episodes", episodes, "--device", "cpu", "--out", tmp_path / "out", "--report")
     texts = [str(warning.message) for warning in found if warning.category is FutureWarning]
     assert texts == ["agent 'oracle' is now called 'shortest_path'"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("navmesh", "bake", "floor.ply", "--out"), ("navmesh", "map", "floor.ply", "--out"),
+        ("data", "make-episodes", "floor.ply", "--out"), ("data", "export", "floor.ply", "--out"),
+        ("data", "import", "floor.ply", "--out"), ("data", "prepare", "floor.ply", "--out"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_target_that_cannot_be_written_is_named_before_the_work(words, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_floor(tmp_path / "floor.ply")
+    for module in ("scene.mesh.load_mesh", "data.sources.scene_source.SceneSource.load_mesh"):
+        monkeypatch.setattr(f"batchnav.{module}", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(SystemExit, match=r"error: .*found a file at .*floor\.ply, expected a folder"):
+        run(*words, "floor.ply/new/out.file")
+    if words[1] in ("import", "prepare"):
+        return
+    with pytest.raises(SystemExit, match="found a folder, expected a file"):
+        run(*words, tmp_path)

@@ -273,7 +273,7 @@ def test_invalid_options_are_refused(recorded, tmp_path):
         predictor.main(Options(tmp_path / "mine.safetensors", learning_rate=-1.0))
     with pytest.raises(ConfigError, match="nothing"):
         predictor.main(Options(tmp_path / "mine.safetensors", init_from="nothing"))
-    with pytest.raises(CheckpointError, match="found a folder, expected a file; pass --out"):
+    with pytest.raises(CheckpointError, match="found a folder, expected a file; name one in it"):
         predictor.main(Options(tmp_path))
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="expected a folder"):

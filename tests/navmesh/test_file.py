@@ -60,8 +60,10 @@ def test_save_is_atomic_and_loads_again(tmp_path):
     again = NavMesh.load(tmp_path / "a.navmesh")
     assert again.area == navmesh.area and again.settings == navmesh.settings
     assert [p.name for p in tmp_path.iterdir()] == ["a.navmesh"]
+    navmesh.save(tmp_path / "new" / "a.navmesh")
+    assert (tmp_path / "new" / "a.navmesh").is_file()
     with pytest.raises(NavMeshError, match="cannot be written"):
-        navmesh.save(tmp_path / "absent" / "a.navmesh")
+        navmesh.save(tmp_path / "a.navmesh" / "b.navmesh")
     with pytest.raises(NavMeshError, match="cannot be read"):
         NavMesh.load(tmp_path / "absent.navmesh")
 

@@ -106,6 +106,14 @@ def test_a_written_map_reads_back(tmp_path):
         write_map(grid, tmp_path / "office.pgm")
 
 
+def test_a_map_has_both_files_or_none(tmp_path):
+    grid = RosMap(np.zeros((6, 11), np.int8), 0.05, (0.0, 0.0, 0.0))
+    (tmp_path / "office.yaml").mkdir()
+    with pytest.raises(MeshError, match=r"office\.yaml: cannot be written"):
+        write_map(grid, tmp_path / "office.yaml")
+    assert [path.name for path in tmp_path.iterdir()] == ["office.yaml"]
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -185,8 +185,10 @@ def test_saved_and_loaded_again(tmp_path, suffix):
     assert [p.name for p in tmp_path.iterdir()] == [f"a{suffix}"]
     with pytest.raises(MeshError, match=r"expected \.glb or \.ply"):
         save_mesh(mesh, tmp_path / "a.obj")
+    save_mesh(mesh, tmp_path / "new" / f"a{suffix}")
+    assert (tmp_path / "new" / f"a{suffix}").is_file()
     with pytest.raises(MeshError, match="cannot be written"):
-        save_mesh(mesh, tmp_path / "absent" / f"a{suffix}")
+        save_mesh(mesh, tmp_path / f"a{suffix}" / f"a{suffix}")
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from batchnav.data.scene_findings import check_mesh, scene_findings
 from batchnav.data.sources.asset import axis_of
 from batchnav.data.sources.islands import ceiling_above
 from batchnav.data.sources.scene_source import SceneSource
-from batchnav.errors import BatchnavError, MeshError
+from batchnav.errors import BatchnavError
 from batchnav.navmesh.islands import SMALL_ISLAND, list_islands, main_island
 from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.mesh import SUFFIXES
 from batchnav.scene.scene import Scene
 
@@ -77,8 +76,7 @@ def _prepare_one(source: SceneSource, out: Path | None, describe: bool) -> Outco
             scene, misfits = source.make(mesh)
             warnings += misfits
             if navmesh is not None:  # written first: a prepared scene implies a complete navmesh
-                with replacing(navmesh, MeshError) as part:
-                    scene.navmesh.save(part)
+                scene.navmesh.save(navmesh)
             save_prepared(scene, path, wanted)
         if not describe:
             return outcome._replace(fresh=fresh, warnings=tuple(warnings))

@@ -58,7 +58,6 @@ def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource]
     for i, house in enumerate(read_houses(path)):
         target = out / f"{stem}_{i:04d}.ply"
         mesh, without = make_procthor_house(house, known, f"{path}: house {i}")
-        out.mkdir(parents=True, exist_ok=True)
         save_mesh(mesh, target)
         unknown.update(without)
         assets.update(_assets(house["objects"]))

@@ -78,6 +78,13 @@ def check_writable(folder: Path, error: type[BatchnavError]) -> None:
         raise error(f"{folder}: cannot be written (no permission to write in {there})")
 
 
+def check_target(path: Path, error: type[BatchnavError]) -> None:
+    """Raise `error` where a file could not be created: `path` is a folder, or see `check_writable`. Creates nothing."""
+    if path.is_dir():
+        raise error(f"{path}: found a folder, expected a file; name one in it, such as {path / 'NAME'}")
+    check_writable(path.parent, error)
+
+
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary files of `path` that killed processes left. No other process may be writing `path`."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):

@@ -254,3 +254,13 @@ def test_a_large_scene_is_mapped_and_nothing_is_made_again(tmp_path, source, mon
     assert not any(part.flags.owndata for part in (*loaded.mesh[:2], *loaded.bvh))
     # What is kept is the navmesh; checks may look at a part of the file at a time.
     assert taken[0] < 2**20 and taken[1] < path.stat().st_size / 2
+
+
+def test_errors_name_the_file_that_cannot_be_written(tmp_path, source):
+    """Not the temporary one."""
+    for name in ("floor.navmesh", "floor.scene"):
+        out = tmp_path / f"without {name}"
+        (out / name / "in the way").mkdir(parents=True)
+        (outcome,) = prepare([source], out)
+        assert outcome.problem.startswith(f"{out / name}: cannot be written (")
+        assert not list(out.glob(".*"))

@@ -8,7 +8,7 @@ import pytest
 
 from batchnav.errors import BatchnavError, CheckpointError
 from batchnav.runtime.files import atomic as files
-from batchnav.runtime.files.atomic import check_writable, lock_folder, remove_leftovers, replacing
+from batchnav.runtime.files.atomic import check_target, check_writable, lock_folder, remove_leftovers, replacing
 
 
 def test_unwritable_folders_are_detected_before_writing(tmp_path, monkeypatch):
@@ -22,6 +22,16 @@ def test_unwritable_folders_are_detected_before_writing(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=rf"new: cannot be written .no permission to write in {tmp_path}"):
         check_writable(tmp_path / "new", CheckpointError)
     assert not (tmp_path / "new").exists()
+
+
+def test_unwritable_files_are_detected_before_writing(tmp_path):
+    (tmp_path / "file").touch()
+    for name in ("new", "file", "new/er"):
+        check_target(tmp_path / name, BatchnavError)
+    with pytest.raises(CheckpointError, match=rf"{tmp_path}: found a folder, expected a file; .* {tmp_path}/NAME"):
+        check_target(tmp_path, CheckpointError)
+    with pytest.raises(CheckpointError, match=rf"found a file at {tmp_path}/file, expected a folder"):
+        check_target(tmp_path / "file" / "new", CheckpointError)
 
 
 def test_replacement_is_atomic(tmp_path):
