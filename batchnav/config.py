@@ -280,7 +280,7 @@ def in_range(config: Any, name: str, low: float, high: float) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader of plain values within MAX_DEPTH and MAX_VALUES.
+    """Loader of plain values within MAX_DEPTH and MAX_VALUES. A mapping has each key once.
 
     Values behind aliases count each time, since nested aliases in a few lines can expand to 10^9 values.
     """
@@ -291,6 +291,16 @@ class _Loader(yaml.SafeLoader):
         node = super().get_single_node()
         if node is not None and _expanded_size(node, {}) > MAX_VALUES:
             raise yaml.YAMLError(f"with its aliases expanded it has more than {MAX_VALUES:,} values")
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        known: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in known:
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1} gives the key {key.value!r} a second time")
+                known.add(key.value)
         return node
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:

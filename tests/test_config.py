@@ -115,6 +115,8 @@ def test_numpy_numbers_are_accepted():
         ("a: &a [x]\n" + bomb(list), ["YAML", "aliases", "100,000"]),
         ("a: &a {x: 1}\n" + bomb(dict), ["YAML", "aliases", "100,000"]),
         ("#" * 2**20 + "\nseed: 1", ["too large", "1,048,576"]),
+        ("seed: 1\nppo: {gamma: 0.9}\nseed: 2", ["line 3 gives the key 'seed' a second time"]),
+        ("ppo:\n  gamma: 0.9\n  gamma: 0.9", ["line 3 gives the key 'gamma' a second time"]),
     ],
 )
 def test_errors_name_file_key_and_value(tmp_path, text, words):
