@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name, *rest = words = (sys.argv[1:] if arguments is None else arguments) or [""]
     _prepare_streams(all(map(str.isprintable, words)))
     try:
+        _check_working_folder()
         if name == "--version":
             print(f"batchnav {__version__}", flush=True)
         elif name in COMMANDS:
@@ -77,6 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.filename is None:
             raise
         sys.exit(f"error: {printable(shortened(str(error.filename)))}: {error.strerror}")
+
+
+def _check_working_folder() -> None:
+    """BatchnavError in a folder that was deleted: PyTorch ends a process there without naming the reason."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise BatchnavError("working folder: found none, it was deleted; change to another folder") from error
 
 
 def _prepare_streams(arguments_are_printable: bool) -> None:

@@ -30,7 +30,7 @@ from batchnav.policy.weights import current_key, current_observation
 from batchnav.report.charts import Rows
 from batchnav.report.metrics import load_metrics
 from batchnav.report.page import RunPage
-from batchnav.runtime.files.atomic import lock_folder, remove_leftovers, replacing
+from batchnav.runtime.files.atomic import check_writable, lock_folder, remove_leftovers, replacing
 from batchnav.runtime.files.reading import read_text
 from batchnav.training.curves import Curves, flat
 from batchnav.training.resume_file import ResumeFile
@@ -72,13 +72,11 @@ class RunFolder:
         self._page: RunPage | None = None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Functions that are called with every row."""
+        check_writable(path, CheckpointError)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            found = "a file" if path.exists() else error.strerror or error
-            raise CheckpointError(
-                f"{path}: found {found}, expected a folder or a path where one can be created"
-            ) from error
+            raise CheckpointError(f"{path}: cannot be created ({error.strerror or error})") from error
         self._lock = lock_folder(path, CheckpointError)
         try:
             for file in (self.config_path, self.metrics_path, self.policy_path, self.resume_path, path / PAGE):

@@ -151,3 +151,12 @@ def test_a_target_that_cannot_be_written_is_named_before_the_work(words, run, tm
         return
     with pytest.raises(SystemExit, match="found a folder, expected a file"):
         run(*words, tmp_path)
+
+
+def test_a_deleted_working_folder_is_named(tmp_path):
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    program = "import os, sys; os.rmdir(os.getcwd()); from batchnav.cli import main; main(['evaluate', 'greedy'])"
+    found = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    assert found.returncode == 1
+    assert found.stderr == "error: working folder: found none, it was deleted; change to another folder\n"
