@@ -29,8 +29,7 @@ from batchnav.tasks.pointnav import PointNav
 N = 5
 SMALL = {"height": 16, "width": 16, "max_steps": 12}
 SCENES = "house:3", "house:4"
-RECORDED = WARM_UPS + 1
-"""Number of the first step that is replayed."""
+RECORDED = WARM_UPS + 1  # number of the first step that is replayed
 
 
 class Counting(PointNav):
@@ -108,10 +107,8 @@ def host_state(value, name="env", seen=None):
         return {name: (value.ctypes.data, value.shape, value.dtype)}
     if value is None or isinstance(value, (int, float, str, np.generic)):
         return {name: value}
-    if isinstance(value, (tuple, list)):
-        parts = dict(enumerate(value))
-    elif isinstance(value, dict):
-        parts = value
+    if isinstance(value, (tuple, list, dict)):
+        parts = value if isinstance(value, dict) else dict(enumerate(value))
     elif type(value).__module__.startswith("batchnav.") and hasattr(value, "__dict__") and id(value) not in seen:
         seen.add(id(value))
         parts = vars(value)
@@ -123,10 +120,9 @@ def host_state(value, name="env", seen=None):
 def random_actions(env, seed=0):
     """Endless random actions; a tenth of the discrete ones are stops."""
     generator, body = torch.Generator().manual_seed(seed), env.config.body
+    while not body.is_discrete:
+        yield (2 * torch.rand(env.num_envs, 2, generator=generator) - 1).to(env.device)
     while True:
-        if not body.is_discrete:
-            yield (2 * torch.rand(env.num_envs, 2, generator=generator) - 1).to(env.device)
-            continue
         stop = torch.rand(env.num_envs, generator=generator) < 0.1
         yield torch.randint(1, 4, (env.num_envs,), generator=generator).masked_fill(stop, 0).to(env.device)
 
