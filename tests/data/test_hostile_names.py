@@ -30,8 +30,11 @@ def a_dataset(folder):
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "/", "", ".", "../../.."])
-def test_names_that_are_no_names(name, tmp_path):
+def test_names_that_are_no_names(name, tmp_path, monkeypatch):
     """Names in files may be anything; what uses them says that there is no such file."""
+    tmp_path = tmp_path / "a" / "b" / "c"  # the folders above are empty, too
+    tmp_path.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
     save_episodes(episodes_on(name or "x", scene_dataset_config="default"), tmp_path / "e.json.gz")
     with pytest.raises(BatchnavError):
         find_scene(load_episodes(tmp_path / "e.json.gz")[0].scene, tmp_path / "scenes")

@@ -86,6 +86,7 @@ def test_kernels_run_in_processes_that_are_forked_before_the_first_kernel():
 
 def test_other_thread_pools_are_left_alone(monkeypatch, carts):
     monkeypatch.setattr(forks.numba, "threading_layer", lambda: "tbb")
+    before = multiprocessing.active_children()
     forks._after_fork()
     carts.step(torch.ones(4, dtype=torch.int64))
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= set(before)
