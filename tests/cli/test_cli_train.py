@@ -70,7 +70,7 @@ def test_invalid_output_folder_is_refused_before_scenes_are_made(how, run, tmp_p
         monkeypatch.setattr(start, later, None)
     monkeypatch.setattr(start.os, "execv", None)
     (tmp_path / "file").write_text("words")
-    with pytest.raises(SystemExit, match="file: found a file at .*file, expected a folder"):
+    with pytest.raises(SystemExit, match=r"file: found a file at .*file, expected a folder"):
         run("train", "--device", "cpu", *how, "--out", tmp_path / "file")
 
 
