@@ -69,8 +69,8 @@ from batchnav.sensors.sensor import Cameras
 
 BLOCK, REGISTERS = 512, 64
 """CUDA: threads per agent, and registers per thread. A step waits for the few agents with long searches."""
-_BLOCKS = 2
-"""CUDA: blocks per multiprocessor. 65,536 registers hold two."""
+_BLOCKS = 65_536 // (BLOCK * REGISTERS)
+"""CUDA: blocks per multiprocessor, which has 65,536 registers."""
 
 
 class MappedBodies(TrackedBodies, Protocol):

@@ -35,8 +35,8 @@ _DECIMALS = 5
 _AT_ONCE = 65536
 """Number of views that are rendered together."""
 _MANY_CORES, _MANY_SCENES = 8, 2 * SCENES_PER_WORKER
-"""From these numbers on, scenes are rendered in processes: a GPU takes one scene after the other, and half of the time
-goes to candidates, which are found on the CPU."""
+"""From these numbers on, scenes are rendered in processes: a house takes 2.4 s of one core, and a GPU, which takes one
+scene after the other, 0.4 s."""
 
 
 class _Candidates(NamedTuple):
