@@ -66,6 +66,8 @@ class Frame(Protocol):
     """Live tensors of the agents' bodies (`sim.bodies.Bodies`)."""
     task: Any
     """The `Task` of the agents, or None."""
+    material_sampler: Any
+    """Sampler of the scenes' materials (`scene.material_sampling.MaterialSampler`), or None."""
     appearance: Any
     """Fields of `scene.appearance.Appearance` on the device, or None."""
     semantic_appearance: Any
@@ -133,6 +135,18 @@ class ObservationSource(Protocol):
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Lowest and highest valid values of `state`, by name, for tensors with a limited range."""
         return {}
+
+    def restore(self, frame: Frame, set_materials: Callable[[int], None]) -> None:
+        """Compute again what `state` leaves out. Called when a state has been loaded, before the next `write`.
+
+        `set_materials`: gives the scenes the materials of a randomisation, by its number.
+        """
+        return
+
+    @property
+    def repeatable(self) -> bool:
+        """True where a second `write` in a step writes the same observation and changes no state."""
+        return not self.state
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Write the current observation to `out` [N, *spec.shape], of the spec's dtype or its storage."""

@@ -282,6 +282,13 @@ class VecEnv(Protocol):
         """
         ...
 
+    def observe_again(self) -> Observation:
+        """Those observations of the last step that follow from `state_dict`, by name, computed again; {} for none.
+
+        A learner's state leaves them out. The call changes nothing that the next step depends on.
+        """
+        ...
+
     def settle(self) -> None:
         """Have torch's current stream wait for the work of steps on other streams."""
         ...

@@ -166,6 +166,11 @@ class CartPoleEnv(VectorEnv):
         """No effect: the observation is the state itself, which `step` continues to return."""
         self.check_open()
 
+    def observe_again(self) -> Observation:
+        """The observation is the state itself."""
+        self.check_open()
+        return {"observation": self.carts.state}
+
     def settle(self) -> None:
         """No effect: all kernels run on torch's current stream."""
         self.check_open()

@@ -267,6 +267,18 @@ class NavEnv(gym.vector.VectorEnv):
         observation = self._observe(self._out)
         return self._converted(observation) if self._out is self._own else observation
 
+    def observe_again(self) -> Observation:
+        """The current observation without map sensors, rendered again, in new tensors of the types of `storage`."""
+        self._check_playing()
+        sources = {name: source for name, source in self.sources.items() if source.repeatable}
+        specs = (source.spec for source in sources.values())
+        again = {
+            spec.name: torch.empty(self.num_envs, *spec.shape, dtype=self.storage[spec.name], device=self.device)
+            for spec in specs
+        }
+        write_observations(self.frame, sources, again)
+        return again
+
     @property
     def last_observation(self) -> Observation:
         """The last observation, in tensors that the next call overwrites."""
@@ -328,6 +340,8 @@ class NavEnv(gym.vector.VectorEnv):
         check_positions("environment state 'position'", self.bank, state["scene"], state["position"], CheckpointError)
         for name, target in live.items():
             target.copy_(state[name])
+        for source in self.sources.values():
+            source.restore(self.frame, lambda count: self.bank.randomize_materials(self.sim.sampling.seed, count))
         self._randomize_materials()
         self.sim.sample_all()
         self._playing = True

@@ -52,6 +52,10 @@ class Wrapper:
         """Step `env`."""
         return self.env.step(actions)
 
+    def observe_again(self) -> Observation:
+        """The observations of `env` that follow from its state."""
+        return self.env.observe_again()
+
     def settle(self) -> None:
         """Make torch's current stream wait for the other streams of `env`."""
         self.env.settle()

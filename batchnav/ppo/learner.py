@@ -339,6 +339,7 @@ class Learner:
         """State from which training continues, on the CPU bit for bit: nested dicts of tensors and numbers.
 
         Some tensors are not copies: save or copy the state before the next update. Ranks differ in the keys PER_RANK.
+        "obs" lacks observations that the environment computes again from its own state, bit for bit.
         """
         rollout = self.rollout
         return {
@@ -347,7 +348,7 @@ class Learner:
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "memory": self.state if isinstance(self.state, torch.Tensor) else state_tensors(self.state),
-            "obs": {name: rows[-1].clone() for name, rows in rollout.obs.items()},
+            "obs": rollout.last_obs_without(self.env.observe_again()),
             "start": rollout.start[-1].clone(),
             "prev_action": rollout.prev_action[-1].clone(),
             "env": self.env.state_dict(),
@@ -387,8 +388,9 @@ class Learner:
         rollout = self.rollout
         # version 0.0 saved an empty tensor for policies without memory
         copy_state_(self.state, [tensor for tensor in state_tensors(state["memory"]) if tensor.numel()])
-        for name, rows in rollout.obs.items():
-            rows[-1].copy_(state["obs"][name])
         rollout.start[-1].copy_(state["start"])
         rollout.prev_action[-1].copy_(state["prev_action"])
         self.env.load_state_dict(state["env"])
+        obs = {**self.env.observe_again(), **state["obs"]}
+        for name, rows in rollout.obs.items():
+            rows[-1].copy_(obs[name])

@@ -74,11 +74,13 @@ class MaterialSampler:
     def __init__(self, finish: torch.Tensor, materials: torch.Tensor, library: MaterialLibrary, first: int):
         self._finish, self._materials, self._first = finish, materials, np.int32(first)
         self._starts = torch.from_numpy(library.starts).to(finish.device)
+        self.count = torch.zeros(1, dtype=torch.int32, device=finish.device)
+        """Number of the randomisation whose materials the bank holds, i32 [1]."""
 
     def with_materials(self, materials: torch.Tensor) -> MaterialSampler:
         """A sampler that writes to `materials`, another copy of the bank's materials."""
         other = copy.copy(self)
-        other._materials = materials
+        other._materials, other.count = materials, self.count.clone()
         return other
 
     def sample(self, seed: torch.Tensor, count: int, every_house: bool = True) -> None:
@@ -92,6 +94,7 @@ class MaterialSampler:
             launch(_sample_cuda, len(self._finish), *arguments, view(self._materials))
         else:
             _sample_cpu(*arguments, view(self._materials))
+        self.count.fill_(count)
 
 
 @inline_function

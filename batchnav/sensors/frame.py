@@ -74,6 +74,7 @@ class GivenImages:
         self.num_envs, self.device = len(depth), depth.device
         self.bodies, self.task = bodies, task
         self.appearance = self.semantic_appearance = appearance
+        self.material_sampler = None
         self._depth, self._triangle, self._cameras = depth, triangle, cameras
         self._shared: dict[Hashable, Any] = {}
 
@@ -142,7 +143,7 @@ class Frame:
         self.bodies, self.task, self.appearance = bodies, task, bank.appearance
         self.num_envs, self.device = len(bodies.heading), bank.device
         self._has_semantic, self.semantic_appearance = bank.semantic is not None, (bank.semantic or bank).appearance
-        self.max_climb = bank.max_climb
+        self.max_climb, self.material_sampler = bank.max_climb, bank.material_sampler
         self._made_of = bank, dict(cameras), renderer, seeds
         self.sources = tuple(sources)
         """All sources that read this frame."""

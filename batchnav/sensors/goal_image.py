@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +50,7 @@ class GoalImage(ObservationSource):
         self._frame: Any = self._views(frame)
         self._image, self._new = (torch.zeros(n, *shape, dtype=dtype, device=device) for _ in range(2))
         self._episode = torch.full((n,), -1, dtype=torch.int32, device=device)
+        self._materials = torch.zeros(n, dtype=torch.int32, device=device)
 
     def reset(self) -> None:
         """Discard the images: episode numbers start again at 0."""
@@ -57,24 +58,48 @@ class GoalImage(ObservationSource):
 
     @property
     def state(self) -> Mapping[str, torch.Tensor]:
-        """The images, and the episode number of each."""
-        return {f"{self.spec.name}_image": self._image, f"{self.spec.name}_episode": self._episode}
+        """The episode of each image, and the number of the randomisation of materials that it shows.
+
+        The images are not saved: they follow from these and the goals' poses.
+        """
+        return {f"{self.spec.name}_episode": self._episode, f"{self.spec.name}_materials": self._materials}
+
+    @property
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Numbers of randomisations begin at 0."""
+        return {f"{self.spec.name}_materials": (0, torch.iinfo(torch.int32).max)}
+
+    @property
+    def repeatable(self) -> bool:
+        """True: an image that exists is only copied."""
+        return True
+
+    def restore(self, frame: FrameInput, set_materials: Callable[[int], None]) -> None:
+        """Render the images of the saved episodes again, each with the materials that it showed."""
+        existed = self._episode == frame.bodies.episode
+        for count in self._materials[existed].unique().tolist():
+            set_materials(count)
+            self._update(frame, existed & (self._materials == count))
 
     def write(self, frame: FrameInput, out: torch.Tensor) -> None:
         """Render the images of new episodes, and copy the images of all agents to `out`."""
-        bodies, goals, task = frame.bodies, self._bodies, frame.task
-        due = self._episode != bodies.episode
-        if frame.device.type == "cpu" and not due.any():
-            out.copy_(self._image)
-            return
-        goals.scene.copy_(bodies.scene)
-        goals.episode.copy_(bodies.episode)
+        due = self._episode != frame.bodies.episode
+        if frame.device.type == "cuda" or due.any():
+            self._update(frame, due)
+            self._episode.copy_(frame.bodies.episode)
+            if frame.material_sampler is not None:
+                self._materials.copy_(torch.where(due, frame.material_sampler.count, self._materials))
+        out.copy_(self._image)
+
+    def _update(self, frame: FrameInput, due: torch.Tensor) -> None:
+        """Render the images of some agents, bool [N]."""
+        goals, task = self._bodies, frame.task
+        goals.scene.copy_(frame.bodies.scene)
+        goals.episode.copy_(frame.bodies.episode)
         self._place(task)
         goals.position[:, 1].masked_fill_(~due, FAR)
         self._render(task)
         self._image.copy_(torch.where(due.view(-1, *(1 for _ in self.spec.shape)), self._new, self._image))
-        self._episode.copy_(bodies.episode)
-        out.copy_(self._image)
 
     def _views(self, frame: FrameInput) -> FrameInput:
         """The frame of the images."""

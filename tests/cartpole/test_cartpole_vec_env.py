@@ -70,7 +70,7 @@ def test_a_closed_environment_is_refused(make):
     env.close()  # twice does no harm
     calls = [
         env.reset, lambda: env.step(torch.tensor([0, 1, 0])), lambda: env.observe_into(None), env.settle,
-        env.between_rollouts, env.state_dict, lambda: env.load_state_dict(state), lambda: env.steps,
+        env.observe_again, env.between_rollouts, env.state_dict, lambda: env.load_state_dict(state), lambda: env.steps,
     ]  # fmt: skip
     for call in calls:
         with pytest.raises(ArgumentError, match=rf"{make.__name__}: found a closed"):

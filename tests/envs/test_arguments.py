@@ -133,7 +133,7 @@ def test_a_closed_environment_is_refused(bank):
     env.close()  # a second call has no effect
     calls = [
         env.reset, lambda: env.step(torch.ones(N, dtype=torch.int64)), env.observe, lambda: env.observe_into(None),
-        env.settle, env.between_rollouts, env.state_dict, lambda: env.load_state_dict(state),
+        env.settle, env.observe_again, env.between_rollouts, env.state_dict, lambda: env.load_state_dict(state),
     ]  # fmt: skip
     for call in calls:
         with pytest.raises(ArgumentError, match="NavEnv: found a closed environment"):

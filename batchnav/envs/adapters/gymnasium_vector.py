@@ -97,6 +97,11 @@ class FromGymnasium(VectorEnv):
         """No effect: observations are copied from NumPy in each step."""
         check_open(self)
 
+    def observe_again(self) -> Observation:
+        """Nothing: {}."""
+        check_open(self)
+        return {}
+
     def settle(self) -> None:
         """No effect: steps are synchronous."""
         check_open(self)
