@@ -18,7 +18,7 @@ from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.options import EnvOptions
 from batchnav.envs.replay import StepReplay, is_replayable
-from batchnav.envs.state import MAX_FLOAT, check_tensors, on_cpu, with_current_names
+from batchnav.envs.state import MAX_FLOAT, add_quadrants, check_tensors, on_cpu, with_current_names
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.mapper import Mapper
@@ -333,6 +333,7 @@ class NavEnv(gym.vector.VectorEnv):
         check_open(self)
         live = self._state()
         state = with_current_names(state)
+        add_quadrants(state)
         state.setdefault("num_randomizations", torch.zeros_like(self._num_randomizations))  # missing without a library
         check_tensors(state, live, self._ranges())
         if self.stream is not None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from batchnav.errors import CheckpointError
+from batchnav.mapping.state import CELLS_PER_WORD, INTERPOLATED, MAX_OCCUPIED
 
 
 def on_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -30,6 +31,17 @@ RENAMED = {
 def with_current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """A state with the current names of its tensors."""
     return {RENAMED.get(name, name): value for name, value in state.items()}
+
+
+def add_quadrants(state: dict[str, torch.Tensor]) -> None:
+    """Give the maps of an older state, which has no quadrants, the current codes: all obstacles there are detected."""
+    occupancy = state.get("map_occupancy")
+    if isinstance(occupancy, torch.Tensor) and occupancy.ndim == 2 and "map_quadrants" not in state:
+        words = len(occupancy), occupancy.shape[1] // CELLS_PER_WORD
+        state["map_quadrants"] = torch.zeros(words, dtype=torch.int32, device=occupancy.device)
+        state["map_occupancy"] = torch.where(
+            occupancy >= INTERPOLATED, (occupancy + 1).clamp(max=int(MAX_OCCUPIED)), occupancy
+        )
 
 
 def check_tensors(

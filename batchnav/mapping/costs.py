@@ -5,25 +5,31 @@
     inflated: next to an obstacle                               1.5
     unexplored, with a predictor                                1 to 31; 0.5 more if inflated
     traversed obstacle, after k collisions in it                2 + 10 k
+    interpolated obstacle                                       100
+    occupied with a gap, after k repeated collisions            100 (k + 1)
     occupied, after k repeated collisions                       500 (k + 1)
 
 An edge joins a cell to one of its eight neighbours. Its cost is its length (5 straight, 7 diagonal) times the sum of
 the two cells' traversal costs. A diagonal edge passes a corner: instead of its end's cost it pays the highest cost
-among its end and the two cells next to the corner. Unknown cells count as free (free-space assumption: Zelinsky 1992;
-Koenig and Smirnov 1997) unless occupancy anticipation predicts a cost. No cell is impassable, since cells can be too
-coarse for a narrow passage. A detour of up to 100 m is cheaper than crossing an occupied cell.
+among its end and the two cells next to the corner. A barred edge pays 1000 more at its end: a closed edge
+(`quadrants`), or one from an obstacle without gaps to an unexplored cell behind its surface. Unknown cells count as
+free (free-space assumption: Zelinsky 1992; Koenig and Smirnov 1997) unless occupancy anticipation predicts a cost. No
+cell is impassable, since cells can be too coarse for a narrow passage. A detour of up to 100 m is cheaper than crossing
+an occupied cell.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from batchnav.mapping.quadrants import is_closed, is_gap, quadrants_of
 from batchnav.mapping.state import (
     SIDE,
     collisions_while_traversed,
     has_obstacle,
     inflation,
     is_explored,
+    is_interpolated,
     is_traversed_obstacle,
     repeated_collisions,
 )
@@ -37,10 +43,13 @@ INFLATION = np.int32(COST_UNITS)
 """Addition to the cost of an inflated cell; a traversed obstacle costs twice as much more."""
 OCCUPIED_COST = np.int32(1000 * COST_UNITS)
 """Traversal cost of an occupied cell, and of each repeated collision with it."""
+GAP_COST = np.int32(200 * COST_UNITS)
+"""Traversal cost of an interpolated obstacle, of an occupied cell with a gap, and of each repeated collision with the
+latter."""
 COLLISION_COST = np.int32(10) * FREE
 """Addition to the cost of a traversed obstacle for each collision in it: the cost of ten free cells."""
-UNEXPLORED_BEHIND_OBSTACLE = np.int32(2) * OCCUPIED_COST
-"""Addition to an edge between an obstacle and an unexplored cell, which lies behind the obstacle's surface."""
+BARRED_COST = np.int32(2) * OCCUPIED_COST
+"""Addition to the cost that a barred edge pays at its end."""
 STRAIGHT, DIAGONAL = np.int32(5), np.int32(7)
 """Lengths of edges."""
 FREE_EDGE = np.int32(2) * FREE * STRAIGHT
@@ -55,7 +64,9 @@ def traversal_cost(i, cell, state):
     occupancy, extra = state.occupancy[i, cell], np.int32(0)
     times = repeated_collisions(occupancy) + np.int32(1)
     if times > 0:
-        return OCCUPIED_COST * times
+        return times * (GAP_COST if is_gap(quadrants_of(i, cell, state)) else OCCUPIED_COST)
+    if is_interpolated(occupancy):
+        return GAP_COST
     if is_traversed_obstacle(occupancy):
         extra = collisions_while_traversed(state.explored[i, cell]) * COLLISION_COST
     elif len(state.predicted_cost) > 0 and not is_explored(state.explored[i, cell]):
@@ -79,6 +90,21 @@ def edge_length(dr, dc):
 
 
 @inline_function
+def _leads_behind(i, cell, other, state):
+    """True where a cell holds a detected obstacle without a gap, and its neighbour is unexplored."""
+    occupancy = state.occupancy[i, cell]
+    if is_explored(state.explored[i, other]) or not has_obstacle(occupancy) or is_interpolated(occupancy):
+        return False
+    return not is_gap(quadrants_of(i, cell, state))
+
+
+@inline_function
+def _is_barred(i, cell, to, state):
+    """True where an edge is closed, or leads from the surface of an obstacle to unexplored space behind it."""
+    return is_closed(i, cell, to, state) or _leads_behind(i, cell, to, state) or _leads_behind(i, to, cell, state)
+
+
+@inline_function
 def entry_cost(i, cell, dr, dc, state):
     """Traversal cost that an edge pays at its far end, and the cell whose cost it is.
 
@@ -88,11 +114,9 @@ def entry_cost(i, cell, dr, dc, state):
     down = dr * np.int32(SIDE)
     to = cell + down + dc
     cost, payer = traversal_cost(i, to, state), to
-    from_obstacle, to_obstacle = has_obstacle(state.occupancy[i, cell]), has_obstacle(state.occupancy[i, to])
-    if (from_obstacle and not is_explored(state.explored[i, to])) or (
-        to_obstacle and not is_explored(state.explored[i, cell])
-    ):
-        cost += UNEXPLORED_BEHIND_OBSTACLE
+    beside_obstacle = has_obstacle(state.occupancy[i, cell]) or has_obstacle(state.occupancy[i, to])
+    if beside_obstacle and _is_barred(i, cell, to, state):
+        cost += BARRED_COST
     if dr != 0 and dc != 0:
         for corner in (cell + down, cell + dc):
             other = traversal_cost(i, corner, state)

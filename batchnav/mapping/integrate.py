@@ -1,6 +1,7 @@
 """Integration: marks obstacles and explored ground on the map, from depth images, motion and collisions.
 
-A depth pixel between the agent's climb height and its head marks its cell as an obstacle. A pixel on the ground marks
+A depth pixel between the agent's climb height and its head marks the quarter of a cell as an obstacle (`quadrants`).
+Between two neighbouring pixels of one surface, obstacles are interpolated. A pixel on the ground marks
 its cell as explored, and all cells between it and the point that the pixel above it sees. A collision marks the cell
 ahead of the agent, as in the collision map of Chaplot et al., "Learning to explore using active neural SLAM" (ICLR
 2020). Cells that the agent passes become traversed.
@@ -13,22 +14,27 @@ import math
 import numpy as np
 
 from batchnav.geometry.pose import camera_axes, forward
+from batchnav.mapping.quadrants import is_closed, quadrant_bit, quadrants_in
 from batchnav.mapping.state import (
     EXPLORED,
+    cell_at,
     cell_of,
     collided_explored,
     collided_occupancy,
     has_obstacle,
+    interpolated_code,
     is_explored,
+    is_interpolated,
     is_near_obstacle,
     is_occupied,
     is_traversed,
     obstacle_code,
+    to_map,
     touches_traversed_obstacle,
     traversed_codes,
 )
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
-from batchnav.runtime.kernels.synchronization import atomic_add
+from batchnav.runtime.kernels.synchronization import atomic_add, atomic_or
 
 FULL_TURN = np.float32(2.0 * math.pi)
 _SAME_SURFACE = np.float32(0.5)
@@ -46,15 +52,52 @@ _ZERO, _HALF, _TWO = np.float32(0.0), np.float32(0.5), np.float32(2.0)
 
 
 @inline_function
+def _add_obstacle(i, cell, code, row, search_out, state_out):
+    """Set the occupancy code of a new obstacle, and append its cell to the list of new obstacles."""
+    state_out.occupancy[i, cell], state_out.dirty[i] = code, np.int32(1)
+    place = atomic_add(search_out.counters, row, np.int32(0), np.int32(1))
+    if place < search_out.worklist.shape[1]:  # several lanes may append one cell
+        search_out.worklist[row, place] = cell
+
+
+@inline_function
 def _mark_obstacle(i, x, z, row, search_out, state_out):
-    """Mark the cell at world x and z as an obstacle, and append it to the list of new obstacles unless it was one."""
+    """Mark the quarter of a cell at world x and z as an obstacle."""
+    u, v = to_map(i, x, z, state_out.origin_and_resolution)
+    cell = cell_at(u, v)
+    if cell >= 0:
+        word, bit = cell >> np.int32(3), quadrant_bit(cell, u, v)
+        if state_out.quadrants[i, word] & bit == 0:
+            before = atomic_or(state_out.quadrants, i, word, bit)
+            if quadrants_in(cell, before) == 0:
+                _detect_obstacle(i, cell, row, search_out, state_out)
+
+
+@inline_function
+def _detect_obstacle(i, cell, row, search_out, state_out):
+    """Record that depth shows an obstacle in a cell for the first time. One lane does this for a cell.
+
+    An obstacle that was known from collisions may get a gap. Its cost then falls, so the kept path is discarded.
+    """
+    before = state_out.occupancy[i, cell]
+    code = obstacle_code(before, state_out.explored[i, cell])
+    if not has_obstacle(before):
+        _add_obstacle(i, cell, code, row, search_out, state_out)
+        return
+    state_out.occupancy[i, cell] = code
+    if is_occupied(before) and not is_interpolated(before):
+        state_out.path_length[i] = np.int32(0)
+
+
+@inline_function
+def _interpolate_obstacle(i, x, z, row, search_out, state_out):
+    """Mark the cell at world x and z as an interpolated obstacle, unless it is an obstacle.
+
+    Another lane may detect an obstacle there at the same time; `inflate` then sets its code.
+    """
     cell = cell_of(i, x, z, state_out.origin_and_resolution)
     if cell >= 0 and not has_obstacle(state_out.occupancy[i, cell]):
-        state_out.occupancy[i, cell] = obstacle_code(state_out.explored[i, cell])
-        state_out.dirty[i] = np.int32(1)
-        place = atomic_add(search_out.counters, row, np.int32(0), np.int32(1))
-        if place < search_out.worklist.shape[1]:  # several lanes may append one cell
-            search_out.worklist[row, place] = cell
+        _add_obstacle(i, cell, interpolated_code(state_out.explored[i, cell]), row, search_out, state_out)
 
 
 @inline_function
@@ -89,7 +132,9 @@ def _mark_collision(i, x, z, row, search_out, state_out):
         return
     if is_traversed(state_out.explored[i, cell]):
         state_out.explored[i, cell] = collided_explored(state_out.explored[i, cell])
-    _mark_obstacle(i, x, z, row, search_out, state_out)
+    if not has_obstacle(state_out.occupancy[i, cell]):
+        code = obstacle_code(state_out.occupancy[i, cell], state_out.explored[i, cell])
+        _add_obstacle(i, cell, code, row, search_out, state_out)
 
 
 # Motion and collisions.
@@ -135,11 +180,17 @@ def integrate_motion(i, row, agents, parameters, search_out, state_out):
 def _integrate_collision(i, x, z, heading, row, search_out, state_out):
     """Record a collision in the cell ahead, even if depth shows no obstacle: cameras look over low obstacles close by.
 
-    The nearer cell is recorded too if the cell ahead is already occupied. Each repeated collision raises the cost, so
+    Only the nearer cell is recorded if it is a known wall, since the wall may have no thickness. The nearer cell is
+    recorded too if the cell ahead is already occupied. Each repeated collision raises the cost, so
     an enclosed agent next tries another of the obstacles around it.
     """
     (fx, fz), size = forward(heading), state_out.origin_and_resolution[i, 2]
     ahead, nearer = _AHEAD * size, _NEAR_AHEAD * size
+    here = cell_of(i, x, z, state_out.origin_and_resolution)
+    near = cell_of(i, x + nearer * fx, z + nearer * fz, state_out.origin_and_resolution)
+    if here >= 0 and near >= 0 and is_occupied(state_out.occupancy[i, near]) and is_closed(i, here, near, state_out):
+        _mark_collision(i, x + nearer * fx, z + nearer * fz, row, search_out, state_out)
+        return
     cell = cell_of(i, x + ahead * fx, z + ahead * fz, state_out.origin_and_resolution)
     if cell >= 0 and is_occupied(state_out.occupancy[i, cell]):
         _mark_collision(i, x + nearer * fx, z + nearer * fz, row, search_out, state_out)
@@ -204,4 +255,4 @@ def integrate_depth(lane, lanes, i, row, depth, cameras, parameters, search_out,
                 for k in range(1, 3):
                     share = np.float32(k) * third
                     u, v = x + dx + share * (to_dx - dx), z + dz + share * (to_dz - dz)
-                    _mark_obstacle(i, u, v, row, search_out, state_out)
+                    _interpolate_obstacle(i, u, v, row, search_out, state_out)

@@ -16,12 +16,16 @@ import numpy as np
 
 RESOLUTION, MARGIN, SIDE = 0.2, 8.0, 192
 """Smallest side of a cell and smallest distance to the map's edge, metres; cells along a side."""
-UNITS, FREE, INFLATED, OCCUPIED = 4, 2, 1, 1000
-"""Integer units per unit of cost; cost of a free cell, addition for inflation, and cost of an occupied cell."""
-COLLISION, BEHIND_OBSTACLE = 10 * FREE, 2 * OCCUPIED
-"""Additions to the cost of a traversed obstacle per collision, and of an edge between an obstacle and an unexplored
-cell."""
-MAX_REPEATED, MAX_TRAVERSED_COLLISIONS = 197, 40
+UNITS, FREE, INFLATED, OCCUPIED, GAP = 4, 2, 1, 1000, 200
+"""Integer units per unit of cost; cost of a free cell, addition for inflation, cost of an occupied cell, and of an
+occupied cell with a gap."""
+COLLISION, BARRED = 10 * FREE, 2 * OCCUPIED
+"""Additions to the cost of a traversed obstacle per collision, and to the cost of a barred edge at its end."""
+QUARTERS = {(0, 0): 1, (0, 1): 2, (1, 0): 4, (1, 1): 8}
+"""Bits of the quarters of a cell by half along Z and half along X."""
+GAPS = (1, 2, 4, 8, 1 + 2, 4 + 8, 1 + 4, 2 + 8)
+"""Quadrants of cells with a gap: one quarter holds an obstacle, or two that share a side."""
+MAX_REPEATED, MAX_TRAVERSED_COLLISIONS = 196, 40
 """Maximum counts of collisions: with an occupied cell after its detection, and in a traversed cell."""
 SAME_SURFACE = 0.5
 """Neighbouring obstacle pixels less than this apart lie on one surface, metres."""
@@ -48,11 +52,15 @@ class Layers(NamedTuple):
     """int: collisions in a cell after the agent traversed it."""
     inflated: np.ndarray
     """bool: True where a cell without an obstacle has one among its eight neighbours."""
+    interpolated: np.ndarray
+    """bool: True where an untraversed obstacle is neither detected nor confirmed by a collision."""
+    quadrants: np.ndarray
+    """int: sum of the `QUARTERS` in which depth showed an obstacle."""
 
     @classmethod
     def empty(cls) -> Layers:
         """An unknown map."""
-        return cls(*(np.zeros((SIDE, SIDE), kind) for kind in (bool, bool, bool, int, int, bool)))
+        return cls(*(np.zeros((SIDE, SIDE), kind) for kind in (bool, bool, bool, int, int, bool, bool, int)))
 
     @property
     def occupied(self) -> np.ndarray:
@@ -86,16 +94,33 @@ def traversal_costs(layers: Layers, predicted: np.ndarray | None = None) -> np.n
     costs += traversed_obstacle * UNITS * (2 * INFLATED + COLLISION * layers.collisions)
     if predicted is not None:
         costs += predicted * ~layers.explored
-    return np.where(layers.occupied, OCCUPIED * UNITS * (1 + layers.repeated), costs)
+    occupied = np.where(np.isin(layers.quadrants, GAPS), GAP, OCCUPIED) * (1 + layers.repeated)
+    return np.where(layers.occupied, UNITS * np.where(layers.interpolated, GAP, occupied), costs)
+
+
+def is_closed(quadrants: Any, cell: Cell, neighbour: Cell) -> bool:
+    """True where all quarters of one of two cells that face the other hold obstacles."""
+    for (r, c), (nr, nc) in ((cell, neighbour), (neighbour, cell)):
+        facing = [bit for (z, x), bit in QUARTERS.items() if nr - r != 1 - 2 * z and nc - c != 1 - 2 * x]
+        if (r, c) != (nr, nc) and all(quadrants[r][c] & bit for bit in facing):
+            return True
+    return False
+
+
+def _leads_behind(layers: Layers, cell: Cell, neighbour: Cell) -> bool:
+    """True where a cell holds a detected obstacle without a gap, and its neighbour is unexplored."""
+    (r, c), (nr, nc) = cell, neighbour
+    solid = layers.obstacle[r][c] and not layers.interpolated[r][c] and layers.quadrants[r][c] not in GAPS
+    return bool(solid and not layers.explored[nr][nc])
 
 
 def edge_cost(layers: Layers, costs: Any, cell: Cell, neighbour: Cell) -> int:
     """Cost of the edge from a cell to a neighbour. Layers and costs are arrays or nested lists."""
     (r, c), (nr, nc) = cell, neighbour
     entry = costs[nr][nc]
-    behind = layers.obstacle[r][c] and not layers.explored[nr][nc]
-    if behind or (layers.obstacle[nr][nc] and not layers.explored[r][c]):
-        entry += BEHIND_OBSTACLE * UNITS
+    barred = is_closed(layers.quadrants, cell, neighbour) or _leads_behind(layers, cell, neighbour)
+    if barred or _leads_behind(layers, neighbour, cell):
+        entry += BARRED * UNITS
     if r == nr or c == nc:
         return int(5 * (costs[r][c] + entry))
     return int(7 * (costs[r][c] + max(entry, costs[nr][c], costs[r][nc])))
@@ -138,17 +163,21 @@ def extract_path(layers: Layers, costs: np.ndarray, to_go: np.ndarray, start: Ce
 
 
 def has_line_of_sight(layers: Layers, place: np.ndarray, target: np.ndarray) -> bool:
-    """True where no cell blocks the straight line between two places; its last cell is not tested."""
+    """True where no cell and no edge blocks the line between two places; its last cell is not tested."""
     repeated = _dilated(layers.occupied & (layers.repeated > 0))
     blocked = layers.occupied | (layers.obstacle & layers.traversed & (layers.collisions > 0))
     near = layers.obstacle | layers.inflated
     steps = int(2.0 * math.dist(place, target)) + 1
-    for k in range(min(2, steps), steps + 1):
+    before = (int(place[1]), int(place[0]))
+    for k in range(1, steps + 1):
         c, r = np.floor(place + k / steps * (target - place)).astype(int)
         if (r, c) == (int(target[1]), int(target[0])):
             return True
-        if not (0 <= r < SIDE and 0 <= c < SIDE) or blocked[r, c] or (near[r, c] and repeated[r, c]):
+        if not (0 <= r < SIDE and 0 <= c < SIDE) or is_closed(layers.quadrants, before, (r, c)):
             return False
+        if k > 1 and (blocked[r, c] or (near[r, c] and repeated[r, c])):
+            return False
+        before = (r, c)
     return True
 
 
@@ -246,7 +275,13 @@ class ReferenceMap:
 
     def _obstacle(self, point: np.ndarray) -> None:
         if (cell := self.cell(point)) is not None:
-            self.layers.obstacle[cell] = True
+            u, v = self.place(point) % 1.0
+            self.layers.quadrants[cell] |= QUARTERS[int(v >= 0.5), int(u >= 0.5)]
+            self.layers.obstacle[cell], self.layers.interpolated[cell] = True, False
+
+    def _interpolate(self, point: np.ndarray) -> None:
+        if (cell := self.cell(point)) is not None and not self.layers.obstacle[cell]:
+            self.layers.obstacle[cell], self.layers.interpolated[cell] = True, not self.layers.traversed[cell]
 
     def _explore(self, point: np.ndarray) -> None:
         if (cell := self.cell(point)) is not None:
@@ -255,11 +290,18 @@ class ReferenceMap:
     def _traverse(self, point: np.ndarray) -> None:
         if (cell := self.cell(point)) is not None:
             self.layers.traversed[cell] = self.layers.explored[cell] = True
-            self.layers.repeated[cell] = 0
+            self.layers.repeated[cell], self.layers.interpolated[cell] = 0, False
 
     def _collide(self, here: np.ndarray, heading: float) -> None:
-        """Record a collision 1.5 cells ahead, and 0.9 cells ahead if that first cell is already occupied."""
+        """Record a collision 1.5 cells ahead, and 0.9 cells ahead if that first cell is already occupied.
+
+        If the cell 0.9 cells ahead is occupied behind a closed edge, record the collision there only.
+        """
         forward = np.array([-math.sin(heading), -math.cos(heading)]) * self.size
+        own, near = self.cell(here), self.cell(here + 0.9 * forward)
+        if own and near and self.layers.occupied[near] and is_closed(self.layers.quadrants, own, near):
+            self._record_collision(here + 0.9 * forward)
+            return
         ahead = self.cell(here + 1.5 * forward)
         if ahead is not None and self.layers.occupied[ahead]:
             self._record_collision(here + 0.9 * forward)
@@ -270,7 +312,9 @@ class ReferenceMap:
             return
         layers = self.layers
         if layers.occupied[cell]:
-            layers.repeated[cell] = min(layers.repeated[cell] + 1, MAX_REPEATED)
+            if not layers.interpolated[cell]:
+                layers.repeated[cell] = min(layers.repeated[cell] + 1, MAX_REPEATED)
+            layers.interpolated[cell] = False
             return
         if layers.traversed[cell]:
             layers.collisions[cell] = min(layers.collisions[cell] + 1, MAX_TRAVERSED_COLLISIONS)
@@ -295,7 +339,7 @@ class ReferenceMap:
                     offset = points[r, c + 1] - point
                     if self.size < math.hypot(*offset) < SAME_SURFACE:
                         for k in (1, 2):
-                            self._obstacle(point + k / 3 * offset)
+                            self._interpolate(point + k / 3 * offset)
 
     def _between(self, point: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
         """Points on the line between two points, less than a cell apart; at most 31."""

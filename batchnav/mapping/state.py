@@ -6,7 +6,8 @@ grows along world Z, the column index along world X. Two u8 layers hold what is 
     occupancy   0      free or unknown
                 1      inflated: next to an obstacle
                 2      traversed obstacle: holds an obstacle and was traversed by the agent
-                3 + k  occupied: holds an obstacle; the agent collided with it k more times
+                3      interpolated: holds an obstacle only if two neighbouring pixels show one surface
+                4 + k  occupied: holds an obstacle; the agent collided with it k more times
     explored    0      unexplored
                 1      explored: its ground was seen
                 2 + k  traversed by the agent, which then collided k times in it
@@ -26,11 +27,13 @@ from batchnav.runtime.kernels.decorators import inline_function, lean_function
 SIDE = 192
 """Cells along a side of the map."""
 CELLS = SIDE * SIDE
+CELLS_PER_WORD = 8
+"""Cells that share a word of `MapState.quadrants`."""
 MAX_PATH_CELLS = 384
 """Maximum number of stored path cells. A longer path is not kept: the agent searches again at every step."""
 PREDICTION_INTERVAL = 8
 """Minimum number of steps between two predictions for one agent."""
-INFLATED, TRAVERSED_OBSTACLE, OCCUPIED = 1, 2, 3
+INFLATED, TRAVERSED_OBSTACLE, INTERPOLATED, OCCUPIED = 1, 2, 3, 4
 """Codes of `MapState.occupancy`."""
 EXPLORED, TRAVERSED = 1, 2
 """Codes of `MapState.explored`."""
@@ -57,7 +60,7 @@ class MapLayers(NamedTuple):
     @property
     def is_occupied(self) -> torch.Tensor:
         """bool: True where a cell holds an obstacle and was not traversed."""
-        return self.occupancy >= OCCUPIED
+        return self.occupancy >= INTERPOLATED
 
     @property
     def is_inflated(self) -> torch.Tensor:
@@ -111,6 +114,8 @@ class MapState(NamedTuple):
     """u8 [N, CELLS]: codes of obstacles, inflation and collisions, see the module's table."""
     explored: torch.Tensor
     """u8 [N, CELLS]: codes of exploration, traversal and collisions, see the module's table."""
+    quadrants: torch.Tensor
+    """i32 [N, CELLS / 8]: quarters of the cells that hold obstacles, 4 bits a cell; see `quadrants`."""
     pose: torch.Tensor
     """f32 [N, 3]: the agent's x, z (metres) and heading (radians) at the previous step."""
     remaining_scan: torch.Tensor
@@ -131,12 +136,13 @@ class MapState(NamedTuple):
         expected_cost, path_length, collisions, predicted_at, dirty = (torch.zeros_like(episode) for _ in range(5))
         path, cost_to_go = (torch.zeros(n, MAX_PATH_CELLS, dtype=torch.int32, device=device) for _ in range(2))
         occupancy, explored = (torch.zeros(n, CELLS, dtype=torch.uint8, device=device) for _ in range(2))
+        quadrants = torch.zeros(n, CELLS // CELLS_PER_WORD, dtype=torch.int32, device=device)
         origin_and_resolution, pose = (torch.ones(n, 3, dtype=torch.float32, device=device) for _ in range(2))
         remaining_scan = torch.zeros(n, dtype=torch.float32, device=device)
         predicted_cost = torch.zeros(n if with_predictor else 0, CELLS, dtype=torch.uint8, device=device)
         return cls(
-            episode, expected_cost, path, cost_to_go, path_length, origin_and_resolution, occupancy, explored, pose,
-            remaining_scan, collisions, predicted_at, dirty, predicted_cost,
+            episode, expected_cost, path, cost_to_go, path_length, origin_and_resolution, occupancy, explored,
+            quadrants, pose, remaining_scan, collisions, predicted_at, dirty, predicted_cost,
         )  # fmt: skip
 
     @property
@@ -221,8 +227,14 @@ def is_traversed_obstacle(occupancy):
 
 @inline_function
 def is_occupied(occupancy):
-    """True where the code is that of an obstacle in a cell that was not traversed."""
-    return occupancy >= OCCUPIED
+    """True where the code is that of an obstacle, interpolated or not, in a cell that was not traversed."""
+    return occupancy >= INTERPOLATED
+
+
+@inline_function
+def is_interpolated(occupancy):
+    """True where the code is that of an interpolated obstacle."""
+    return occupancy == INTERPOLATED
 
 
 @inline_function
@@ -256,9 +268,15 @@ def collisions_while_traversed(explored):
 
 
 @inline_function
-def obstacle_code(explored):
-    """Occupancy of a cell in which an obstacle is detected."""
-    return np.uint8(TRAVERSED_OBSTACLE if explored >= TRAVERSED else OCCUPIED)
+def obstacle_code(occupancy, explored):
+    """Occupancy of a cell after an obstacle is detected in it."""
+    return np.uint8(max(occupancy, TRAVERSED_OBSTACLE if explored >= TRAVERSED else OCCUPIED))
+
+
+@inline_function
+def interpolated_code(explored):
+    """Occupancy of a cell in which an obstacle is interpolated."""
+    return np.uint8(TRAVERSED_OBSTACLE if explored >= TRAVERSED else INTERPOLATED)
 
 
 @inline_function
@@ -269,7 +287,7 @@ def traversed_codes(occupancy, explored):
 
 @inline_function
 def collided_occupancy(occupancy):
-    """Occupancy of an occupied cell after one more collision."""
+    """Occupancy of an occupied cell after one more collision, which confirms an interpolated obstacle."""
     return np.uint8(min(np.int32(occupancy) + np.int32(1), MAX_OCCUPIED))
 
 
@@ -343,6 +361,8 @@ def clear_map(lane, lanes, i, state_out):
     for cell in range(lane, CELLS, lanes):
         state_out.occupancy[i, cell] = np.uint8(0)
         state_out.explored[i, cell] = np.uint8(0)
+    for word in range(lane, state_out.quadrants.shape[1], lanes):
+        state_out.quadrants[i, word] = np.int32(0)
     if len(state_out.predicted_cost) > 0:
         for cell in range(lane, CELLS, lanes):
             state_out.predicted_cost[i, cell] = np.uint8(0)

@@ -1,9 +1,9 @@
 """Waypoint: the farthest path cell that the agent can head for in a straight line, and the path length through it.
 
-The line of sight runs over the map. It is blocked by occupied cells, by traversed obstacles in which the agent
-collided, and next to cells with repeated collisions. The last rule is needed since agents turn in steps and deviate
-from the line by up to half a turn. The waypoint itself may be an obstacle: a path through an obstacle leads straight to
-it, so the agent collides with it instead of circling in front of it.
+The line of sight runs over the map. It is blocked by occupied cells, by closed edges (`quadrants`), by traversed
+obstacles in which the agent collided, and next to cells with repeated collisions. The last rule is needed since agents
+turn in steps and deviate from the line by up to half a turn. The waypoint itself may be an obstacle: a path through an
+obstacle leads straight to it, so the agent collides with it instead of circling in front of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from batchnav.geometry.pose import forward
 from batchnav.mapping.costs import FREE_EDGE
 from batchnav.mapping.path import is_scanning, locate
+from batchnav.mapping.quadrants import is_closed
 from batchnav.mapping.shortest_path import POSITION, VISIBLE
 from batchnav.mapping.state import (
     cell_at,
@@ -36,22 +37,33 @@ SCAN_BEARING = np.float32(math.pi / 2)
 
 
 @inline_function
+def _blocks_sight(i, cell, state):
+    """True where a cell blocks a line of sight."""
+    occupancy = state.occupancy[i, cell]
+    if is_traversed_obstacle(occupancy) and collisions_while_traversed(state.explored[i, cell]) > 0:
+        return True
+    return is_occupied(occupancy) or (is_near_obstacle(occupancy) and touches_repeated_collision(i, cell, state))
+
+
+@inline_function
 def _has_line_of_sight(i, u, v, to_u, to_v, state):
-    """True where no cell blocks the line between two points (map coordinates); its last cell is not tested."""
+    """True where no cell and no edge blocks the line between two points, in map coordinates.
+
+    The line's last cell is not tested, nor is the edge to it. In the first half cell of the line only edges count.
+    """
     du, dv, last = to_u - u, to_v - v, cell_at(to_u, to_v)
     steps = np.int32(_TWO * np.float32(math.sqrt(du * du + dv * dv))) + np.int32(1)
-    for k in range(min(np.int32(2), steps), steps + 1):
+    before = cell_at(u, v)
+    for k in range(1, steps + 1):
         share = np.float32(k) / np.float32(steps)
         cell = cell_at(u + share * du, v + share * dv)
         if cell == last:
             break
-        if cell < 0 or is_occupied(state.occupancy[i, cell]):
+        if cell < 0 or (before >= 0 and is_closed(i, before, cell, state)):
             return False
-        occupancy = state.occupancy[i, cell]
-        if is_traversed_obstacle(occupancy) and collisions_while_traversed(state.explored[i, cell]) > 0:
+        if k > 1 and _blocks_sight(i, cell, state):
             return False
-        if is_near_obstacle(occupancy) and touches_repeated_collision(i, cell, state):
-            return False
+        before = cell
     return True
 
 

@@ -7,7 +7,7 @@ import torch
 
 from batchnav.mapping import reference
 from batchnav.mapping.costs import FREE_EDGE
-from batchnav.mapping.state import SIDE
+from batchnav.mapping.state import CELLS_PER_WORD, INTERPOLATED, SIDE
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
 SENSORS = ("depth", "ego_map", "waypoint")
@@ -35,19 +35,31 @@ def map_codes(env):
     return occupancy, explored
 
 
-def reference_layers(layers, i):
-    """Map i of `MapLayers` as the reference mapper stores it: one array per meaning."""
+def unpacked(quadrants):
+    """Quadrants by cell, int [SIDE, SIDE], of the words i32 [CELLS / 8] of one map."""
+    words = quadrants.cpu().numpy().astype(np.int64)[:, None]
+    return ((words >> (4 * np.arange(CELLS_PER_WORD))) & 15).reshape(SIDE, SIDE)
+
+
+def reference_layers(layers, i, quadrants=None):
+    """Map i of `MapLayers` as the reference mapper stores it: one array per meaning.
+
+    `quadrants`: i32 [N, CELLS / 8]; None: all zero.
+    """
     names = "is_occupied", "has_obstacle", "is_explored", "is_traversed", "repeated_collisions", "is_inflated"
     occupied, obstacle, explored, traversed, repeated, inflated = (
         getattr(layers, name)[i].view(SIDE, SIDE).cpu().numpy() for name in names
     )
+    interpolated = (layers.occupancy[i] == INTERPOLATED).view(SIDE, SIDE).cpu().numpy()
+    quarters = np.zeros((SIDE, SIDE), int) if quadrants is None else unpacked(quadrants[i])
     counts = np.where(occupied, repeated, 0), np.where(occupied, 0, repeated)
-    return reference.Layers(obstacle, explored, ~occupied & (obstacle | traversed), *counts, inflated)
+    traversed = ~occupied & (obstacle | traversed)
+    return reference.Layers(obstacle, explored, traversed, *counts, inflated, interpolated, quarters)
 
 
-def reference_costs(layers, i, goal, predicted=None):
+def reference_costs(layers, i, goal, predicted=None, quadrants=None):
     """Layers, traversal costs and cost-to-go of map i by the reference mapper. `goal`: row and column."""
-    own = reference_layers(layers, i)
+    own = reference_layers(layers, i, quadrants)
     costs = reference.traversal_costs(own, predicted)
     return own, costs, reference.cost_to_go(own, costs, goal)
 
@@ -71,7 +83,7 @@ def check_path_costs(env, distances, predicted=None):
     for i in range(env.num_envs):
         (c, r), (goal_c, goal_r) = np.floor(agent_and_goal(env, i)).astype(int)
         costs = None if predicted is None else predicted[i]
-        _, _, to_go = reference_costs(state.layers, i, (goal_r, goal_c), costs)
+        _, _, to_go = reference_costs(state.layers, i, (goal_r, goal_c), costs, state.quadrants)
         assert state.expected_cost[i] == to_go[r, c], "not the shortest path over the cells"
         size = state.origin_and_resolution[i, 2]
         length = to_go[r, c] / FREE_EDGE * size

@@ -110,7 +110,8 @@ def test_targets_agree_with_the_reference(house, device):
                 assert np.abs(counted - hits[i]).sum() <= max(2 * BORDER * hits[i].sum(), 4)
                 place = maps[i].place(env.sim.bodies.position[i, [0, 2]].cpu().numpy())
                 here = int(place[1]), int(place[0])
-                kind, cost = search_reference.nearest_target(reference_layers(state.layers, i), own, here)
+                layers = reference_layers(state.layers, i, state.quadrants)
+                kind, cost = search_reference.nearest_target(layers, own, here)
                 assert int(counters[i, KIND]) == kind
                 assert kind == 0 or int(state.cost_to_go[i, 0]) == cost
                 kinds.add(kind)
@@ -171,7 +172,7 @@ def test_the_kernel_compiles_for_the_gpu(compile_ptx):
     f32, i32, u8 = nb.float32, nb.int32, nb.uint8
     vectors, scalars, grids = array(f32, 2), array(f32, 1), array(i32, 2)
     state = fields(
-        MapState, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, vectors,
+        MapState, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, grids, vectors,
         scalars, *[array(i32, 1)] * 3, array(u8, 2),
     )  # fmt: skip
     seen = nb.Tuple((

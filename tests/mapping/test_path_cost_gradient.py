@@ -114,7 +114,7 @@ def test_kernels_compile_for_the_gpu(compile_ptx):
     grids = array(i32, 2)
     ends = nb.NamedTuple((array(i32, 1), grids), PathEnds)
     state = nb.NamedTuple(
-        (*[array(i32, 1)] * 2, grids, grids, array(i32, 1), array(f32, 2), *[array(u8, 2)] * 2, array(f32, 2),
+        (*[array(i32, 1)] * 2, grids, grids, array(i32, 1), array(f32, 2), *[array(u8, 2)] * 2, grids, array(f32, 2),
          array(f32, 1), *[array(i32, 1)] * 3, array(u8, 2)), MapState,
     )  # fmt: skip
     search = nb.NamedTuple((grids,) * 4, SearchBuffers)

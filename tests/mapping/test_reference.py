@@ -50,7 +50,7 @@ def update_maps(env, maps):
 def compare_layers(env, maps):
     """Kernels and reference agree, except for a few cells at borders."""
     for i, each in enumerate(maps):
-        found = reference_layers(env.mapper.map_state.layers, i)
+        found = reference_layers(env.mapper.map_state.layers, i, env.mapper.map_state.quadrants)
         known = max(int((found.explored | found.obstacle).sum()), 1)
         for name, kernel, expected in zip(found._fields, found, each.layers, strict=True):
             if name == "collisions":  # tensors of `MapLayers` count these only in cells with an obstacle
@@ -77,7 +77,7 @@ def test_paths_and_waypoints_agree(house, device):
     """On equal maps, path costs are equal; waypoints agree to rounding."""
     env = NavEnv(SceneBank.pack([house], device), N, sensors=SENSORS, height=24, width=24)
     observation, _ = env.reset(seed=5)
-    hidden_goals = 0
+    hidden_goals, state = 0, env.mapper.map_state
     for step in range(12):
         observation, *_ = env.step(towards(observation["waypoint"][:, 1]))
         if step % 4 != 3:
@@ -85,12 +85,12 @@ def test_paths_and_waypoints_agree(house, device):
         for i in range(N):
             place, goal = agent_and_goal(env, i)
             start, end = (tuple(np.floor(each[::-1]).astype(int).tolist()) for each in (place, goal))
-            layers, costs, to_go = reference_costs(env.mapper.map_state.layers, i, end)
-            assert env.mapper.map_state.expected_cost[i] == to_go[start]
+            layers, costs, to_go = reference_costs(state.layers, i, end, None, state.quadrants)
+            assert state.expected_cost[i] == to_go[start]
             path = reference.extract_path(layers, costs, to_go, start)
             expected = reference.waypoint(layers, to_go, path, place, float(env.sim.bodies.heading[i]))
             distance, bearing = observation["waypoint"][i].tolist()
-            size = float(env.mapper.map_state.origin_and_resolution[i, 2])
+            size = float(state.origin_and_resolution[i, 2])
             if expected is None:
                 assert observation["waypoint"][i].tolist() == observation["pointgoal"][i].tolist()
                 continue
@@ -103,14 +103,17 @@ def test_paths_and_waypoints_agree(house, device):
 def test_traversal_costs():
     """Worked numbers, in units of a free cell: one cell per pair of codes, with and without collisions."""
     occupancy, explored = torch.zeros(2, 1, SIDE * SIDE, dtype=torch.uint8)
-    codes = {0: (0, 0), 1: (1, 1), 2: (2, 2), 3: (2, 5), 4: (3, 0), 5: (5, 1), 6: (0, 0)}
+    codes = {
+        0: (0, 0), 1: (1, 1), 2: (2, 2), 3: (2, 5), 4: (4, 0), 5: (6, 1), 6: (0, 0), 7: (3, 0), 8: (4, 1), 9: (6, 1),
+    }  # fmt: skip
     for cell, (occupancy_code, explored_code) in codes.items():
         occupancy[0, cell], explored[0, cell] = occupancy_code, explored_code
     layers = reference_layers(MapLayers(occupancy, explored), 0)
+    layers.quadrants[0, [4, 8, 9]] = 7, 5, 2
     predicted = np.zeros((SIDE, SIDE), int)
     predicted[0, 6] = 6 * COST_UNITS
-    costs = reference.traversal_costs(layers, predicted)[0, :7] / (2 * COST_UNITS)
-    assert costs.tolist() == [1.0, 1.5, 2.0, 32.0, 500.0, 1500.0, 4.0]
+    costs = reference.traversal_costs(layers, predicted)[0, :10] / (2 * COST_UNITS)
+    assert costs.tolist() == [1.0, 1.5, 2.0, 32.0, 500.0, 1500.0, 4.0, 100.0, 100.0, 300.0]
 
 
 def test_edge_costs():
@@ -126,3 +129,19 @@ def test_edge_costs():
     assert edge((0, 1), (1, 2)) == pytest.approx(1.4 * (1.5 + 500) / 2), "a diagonal past an obstacle"
     layers.explored[0, 1] = False
     assert edge((0, 2), (0, 1)) == (500 + 1.5 + 1000) / 2, "an unexplored cell behind an obstacle"
+
+
+def test_closed_edges():
+    """A wall in the half of a cell towards its upper neighbour, and the end of a wall in a quarter."""
+    layers = reference.Layers.empty()
+    layers.explored[:] = True
+    layers.obstacle[4, 4], layers.quadrants[4, 4] = True, 1 + 2
+    layers.obstacle[4, 9], layers.quadrants[4, 9] = True, 1
+    costs, free = reference.traversal_costs(layers), 2 * 5 * 2 * COST_UNITS
+    edge = lambda cell, neighbour: reference.edge_cost(layers, costs, cell, neighbour) / free  # noqa: E731
+    assert edge((4, 4), (3, 4)) == edge((3, 4), (4, 4)) == (100 + 1 + 1000) / 2, "across the wall"
+    assert edge((4, 4), (5, 4)) == edge((4, 4), (4, 5)) == (100 + 1) / 2, "from the free half"
+    assert edge((4, 9), (3, 9)) == edge((4, 9), (4, 8)) == (100 + 1) / 2, "past the end of a wall"
+    assert edge((4, 9), (3, 8)) == pytest.approx(1.4 * (100 + 1 + 1000) / 2), "over the end of a wall"
+    layers.explored[3, 9] = False
+    assert edge((4, 9), (3, 9)) == (100 + 1) / 2, "the space behind a gap is not behind a wall"

@@ -16,7 +16,7 @@ from numba import prange
 
 from batchnav.mapping.costs import edge_length, entry_cost
 from batchnav.mapping.shortest_path import EVERYWHERE, UNREACHED, SearchBuffers, cost_to_go, next_cell
-from batchnav.mapping.state import CELLS, SIDE, MapLayers, MapState
+from batchnav.mapping.state import CELLS, CELLS_PER_WORD, SIDE, MapLayers, MapState
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
 from batchnav.runtime.kernels.launch import launch
@@ -57,8 +57,9 @@ class _PathCosts(torch.autograd.Function):
         device, (n, number) = predicted_cost.device, ends.starts.shape
         rounded = predicted_cost.detach().round().to(torch.uint8).contiguous()
         state = MapState.empty(0, device)._replace(
-            occupancy=layers.occupancy, explored=layers.explored, predicted_cost=rounded
-        )
+            occupancy=layers.occupancy, explored=layers.explored, predicted_cost=rounded,
+            quadrants=torch.zeros(n, CELLS // CELLS_PER_WORD, dtype=torch.int32, device=device),
+        )  # fmt: skip
         search, costs = SearchBuffers.empty(n, device), torch.empty(n, number, dtype=torch.int32, device=device)
         arguments = view(ends), view(state), view(search)
         if predicted_cost.is_cuda:
