@@ -187,6 +187,8 @@ class Mapper:
         if self._predictor is not None:
             self._predictor.predict(self.map_state, self._bodies, self._goal)
         self._run[1](depth)
+        if self._predictor is not None:
+            self._predictor.date_changes(self.map_state, self._bodies)
 
     def _bind(self, depth: torch.Tensor, cameras: Cameras) -> Callable[[torch.Tensor], None]:
         """The map kernel with all arguments bound except the depth images."""

@@ -31,6 +31,8 @@ from batchnav.runtime.torch_defaults import torch_defaults
 
 WINDOW = 128
 """Cells along a side of the predicted window around the agent: 25.6 m at the finest resolution."""
+_CHANGED_AT = 2
+"""Addition to the step of a map's last change in `MapState.dirty`."""
 _ONE_TURN = 1.01
 """The first prediction is made when the remaining scan is at most one turn of a step, with 1% for rounding. The first
 path after the scan then uses a prediction."""
@@ -198,7 +200,8 @@ class OccupancyPredictor:
         Further calls in one step change nothing. New episodes have no prediction before their second step.
         """
         scanned = state.remaining_scan <= _ONE_TURN * self._turn
-        changed = (state.episode == bodies.episode) & (state.dirty > 0) & scanned
+        earlier = (state.dirty > 0) & (state.dirty < bodies.steps + _CHANGED_AT)
+        changed = (state.episode == bodies.episode) & earlier & scanned
         age = torch.where(changed, bodies.steps - state.predicted_at, 0)
         if age.is_cuda:
             rows = torch.argsort(age, descending=True, stable=True)[: self._capacity]
@@ -207,6 +210,10 @@ class OccupancyPredictor:
         for rows in (age >= PREDICTION_INTERVAL).nonzero()[:, 0].split(_BATCH):
             if len(rows):
                 self._predict_for(rows, age[rows] >= PREDICTION_INTERVAL, state, bodies, goal)
+
+    def date_changes(self, state: MapState, bodies: TrackedBodies) -> None:
+        """Date the changes of an update of the maps, which no further prediction in this step may see."""
+        state.dirty.copy_(torch.where(state.dirty == 1, bodies.steps + _CHANGED_AT, state.dirty))
 
     def _predict_for(
         self, rows: torch.Tensor, due: torch.Tensor, state: MapState, bodies: TrackedBodies, goal: torch.Tensor

@@ -125,7 +125,8 @@ class MapState(NamedTuple):
     predicted_at: torch.Tensor
     """i32 [N]: step of the episode at which unexplored cells were last predicted; below 1: not yet."""
     dirty: torch.Tensor
-    """i32 [N]: 1 where the map changed since the last prediction, else 0."""
+    """i32 [N]: 0 where the map has not changed since the last prediction; 1 in the update that changes it; then 2 plus
+    the step of the last change."""
     predicted_cost: torch.Tensor
     """u8 [N, CELLS]: predicted addition to an unexplored cell's traversal cost; u8 [0, CELLS] without a predictor."""
 
