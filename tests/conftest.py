@@ -8,6 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# Threads that wait for work sleep: several processes share the cores, and spinning threads would take their time.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when OpenMP is loaded, so before PyTorch
+
 import torch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -15,4 +15,4 @@ from batchnav.policy.weights import load_policy
 def test_bundled_policies_act_alike(name, tmp_path):
     path = tmp_path / "policy.onnx"
     export_policy(name, path)
-    play_beside(load_policy(name), path, steps=200)
+    play_beside(load_policy(name), path)

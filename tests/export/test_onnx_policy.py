@@ -40,7 +40,7 @@ def test_onnxruntime_computes_what_torch_does(case, tmp_path):
     agent = policy(*CASES[case])
     path = tmp_path / "policy.onnx"
     export_policy(agent, path)
-    play_beside(agent, path, steps=200 if case in ("transformer", "without memory") else STEPS)
+    play_beside(agent, path)
     found = read_description(path.with_suffix(".json"))
     session = session_of(path)
     for told, values in ((found["inputs"], session.get_inputs()), (found["outputs"], session.get_outputs())):
@@ -55,7 +55,7 @@ def test_a_file_of_an_rgb_policy_acts_alike(tmp_path):
     weights, path = tmp_path / "policy.safetensors", tmp_path / "policy.onnx"
     save_policy(made.network, weights, made.info, torch.bfloat16)
     export_policy(weights, path)
-    play_beside(load_policy(weights), path, steps=200)
+    play_beside(load_policy(weights), path)
 
 
 def test_a_category_and_a_mask_are_inputs(tmp_path):
