@@ -196,14 +196,18 @@ class ResidentSceneBank(SceneBank):
         """Guards materials, which both `replace` and `randomize_materials` write."""
         if device.type == "cuda":
             # Pinned memory and a separate stream, so that the copy overlaps with the simulation.
-            self._stream = torch.cuda.Stream(device)
-            parts = [
-                (BVHData, scene_size.bvh, _BVH_COLUMNS), (NavMeshData, scene_size.navmesh, NAVMESH_COLUMNS),
-                *([(GoalData, scene_size.goals, GOAL_COLUMNS)] if goals else []),
-                (Appearance, scene_size.appearance, APPEARANCE_COLUMNS),
-            ]  # fmt: skip
-            staged = [_arrays(*part, 1, torch.device("cpu")) for part in parts]
-            self._staged = [array.pin_memory() if len(array) else array for part in staged for array in part]
+            self._stream, self._staged = torch.cuda.Stream(device), self._pinned()
+
+    def _pinned(self) -> list[torch.Tensor]:
+        """Pinned memory on the CPU for all arrays of one scene."""
+        size = self.scene_size
+        parts = [
+            (BVHData, size.bvh, _BVH_COLUMNS), (NavMeshData, size.navmesh, NAVMESH_COLUMNS),
+            *([(GoalData, size.goals, GOAL_COLUMNS)] if self.goals else []),
+            (Appearance, size.appearance, APPEARANCE_COLUMNS),
+        ]  # fmt: skip
+        arrays = [_arrays(*part, 1, torch.device("cpu")) for part in parts]
+        return [array.pin_memory() if len(array) else array for part in arrays for array in part]
 
     def search_scratch(self, rows: int) -> SearchScratch:
         """Scratch memory for `rows` concurrent path searches in any scene that fits."""
