@@ -35,8 +35,10 @@ _DECIMALS = 5
 _AT_ONCE = 65536
 """Number of views that are rendered together."""
 _MANY_CORES, _MANY_SCENES = 8, 2 * SCENES_PER_WORKER
-"""From these numbers on, scenes are rendered in processes: a house takes 2.4 s of one core, and a GPU, which takes one
-scene after the other, 0.4 s."""
+"""From these numbers on, processes share the scenes: a house takes 2.4 s of one core. On a GPU it takes 0.4 s, most of
+it on the CPU."""
+_GPU_PROCESSES = 8
+"""Largest number of processes that render on one GPU."""
 
 
 class _Candidates(NamedTuple):
@@ -88,8 +90,8 @@ def make_goals(
         rules: a preset of `rules.RULES`, or other rules.
         labels: a map of `categories.LABELS`, or another map, from the scene's labels to categories; None: that of the
             rules.
-        device: torch device that renders. For many scenes, processes on the CPU render instead if there are many cores.
-            Devices round differently, so at an object's outline a view may have a pixel more or less.
+        device: torch device that renders; for many scenes, in several processes if there are many cores. Devices round
+            differently, so at an object's outline a view may have a pixel more or less.
 
     A scene without objects of these categories has no goals. ArgumentError for an unknown name.
     """
@@ -105,8 +107,9 @@ def _make_new(scenes: list[Scene], rules: Rules, labels: LabelMap, device: torch
     """Goals of scenes that are not in the cache, with progress."""
     title = "scenes with view points"
     if num_threads() >= _MANY_CORES and len(scenes) >= _MANY_SCENES:
-        work = functools.partial(goals_of_scene, rules=rules, labels=labels, device="cpu")
-        with contextlib.closing(in_parallel(work, scenes, title, SCENES_PER_WORKER)) as results:
+        work = functools.partial(goals_of_scene, rules=rules, labels=labels, device=device)
+        share = SCENES_PER_WORKER if device.type == "cpu" else max(SCENES_PER_WORKER, len(scenes) // _GPU_PROCESSES)
+        with contextlib.closing(in_parallel(work, scenes, title, share)) as results:
             return list(results)
     made = []
     with progress_bar(title, len(scenes)) as show:
