@@ -14,7 +14,6 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.ppo import Learner
 from batchnav.ppo.config import PPOConfig
 from batchnav.procedural import make_material_library
-from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import PERIOD
 from batchnav.scene.resident import SceneSize
 from batchnav.sim.bodies import STOP
@@ -151,9 +150,8 @@ def test_observing_again_changes_nothing(houses):
 
 @pytest.mark.cuda
 def test_cuda_renders_images_again(houses, library):
-    bank = SceneBank.pack(houses, "cuda", True, library)
     options = {**IMAGENAV, "material_library": library, "max_steps": 2 * PERIOD}
-    env, other = (make(bank, seed, "auto", **options) for seed in (0, 5))
+    env, other = (make(houses, seed, "cuda", **options) for seed in (0, 5))
     env.reset()
     other.reset()
     moves = torch.randint(1, 4, (PERIOD + 4, N), generator=torch.Generator().manual_seed(0)).cuda()
@@ -162,5 +160,5 @@ def test_cuda_renders_images_again(houses, library):
         observation = env.step(move)[0]
     other.load_state_dict(env.state_dict())
     again = other.observe_again()
-    assert set(again) == {"rgb", "imagegoal"}
+    assert set(again) == {"rgb", "depth", "normals", "imagegoal"}
     assert all(torch.equal(value, observation[name]) for name, value in again.items())
