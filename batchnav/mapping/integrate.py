@@ -1,10 +1,10 @@
 """Integration: marks obstacles and explored ground on the map, from depth images, motion and collisions.
 
 A depth pixel between the agent's climb height and its head marks the quarter of a cell as an obstacle (`quadrants`).
-Between two neighbouring pixels of one surface, obstacles are interpolated. A pixel on the ground marks
-its cell as explored, and all cells between it and the point that the pixel above it sees. A collision marks the cell
-ahead of the agent, as in the collision map of Chaplot et al., "Learning to explore using active neural SLAM" (ICLR
-2020). Cells that the agent passes become traversed.
+Between two neighbouring pixels of one surface, obstacles are interpolated. A pixel on the ground marks its cell as
+explored, and all cells between it and the point that the pixel above it sees. A collision marks the cell ahead of the
+agent, as in the collision map of Chaplot et al., "Learning to explore using active neural SLAM" (ICLR 2020). Cells that
+the agent passes become traversed.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ def _integrate_collision(i, x, z, heading, row, search_out, state_out):
     """Record a collision in the cell ahead, even if depth shows no obstacle: cameras look over low obstacles close by.
 
     Only the nearer cell is recorded if it is a known wall, since the wall may have no thickness. The nearer cell is
-    recorded too if the cell ahead is already occupied. Each repeated collision raises the cost, so
-    an enclosed agent next tries another of the obstacles around it.
+    recorded too if the cell ahead is already occupied. Each repeated collision raises the cost, so an enclosed agent
+    next tries another of the obstacles around it.
     """
     (fx, fz), size = forward(heading), state_out.origin_and_resolution[i, 2]
     ahead, nearer = _AHEAD * size, _NEAR_AHEAD * size

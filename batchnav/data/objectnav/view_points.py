@@ -35,8 +35,8 @@ _DECIMALS = 5
 _AT_ONCE = 65536
 """Number of views that are rendered together."""
 _MANY_CORES, _MANY_SCENES = 8, 2 * SCENES_PER_WORKER
-"""From these numbers on, processes share the scenes: a house takes 2.4 s of one core. On a GPU it takes 0.4 s, most of
-it on the CPU."""
+"""From these numbers on, processes share the scenes. A house takes 2.4 s of one core; on a GPU that nothing else uses,
+one process needs 0.4 s."""
 _GPU_PROCESSES = 8
 """Largest number of processes that render on one GPU."""
 
