@@ -18,8 +18,10 @@ from batchnav.runtime.kernels.rng import uniform4
 
 _SCENE_AND_HEADING = 0
 """Number of the draw that gives an episode's scene and start heading."""
+GOAL_DRAW = 1
+"""Number of the draw that gives what a goal has besides its place, such as a heading or an image."""
 FIRST_DRAW = 2
-"""Number of the first draw of an episode that tasks use. Draw 1 is unused."""
+"""Number of the first draw that gives an episode's start and the place of its goal."""
 NO_AGENT = -1
 """Queue entry without an agent (CPU)."""
 _TWO_PI = np.float32(2.0 * math.pi)

@@ -69,6 +69,14 @@ class EpisodeTable(NamedTuple):
     goal_image: torch.Tensor | None = None
     """i64 [M]: number of the image among those of the goal, for Instance ImageNav; None: 0."""
 
+    @classmethod
+    def of(cls, episodes: EpisodeTable | None, bank: SceneBank) -> EpisodeTable:
+        """The table for a task in a bank's scenes: `episodes`, checked, with a tensor in every field; None: no rows."""
+        if episodes is None:
+            return cls.empty(bank.device)
+        episodes.check(bank)
+        return episodes.filled()
+
     def check(self, bank: SceneBank) -> None:
         """Check that the table can be played in a bank's scenes. Waits for the device.
 

@@ -235,11 +235,11 @@ class ProgressTask:
     def __init__(self, sim: Simulator, config: Any, episodes: EpisodeTable | None = None):
         n, device = sim.num_envs, sim.device
         self.config, self.sim = config, sim
-        self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
-        self.episodes.check(sim.bank)
-        self.episodes = self.episodes.filled()
+        self.episodes = EpisodeTable.of(episodes, sim.bank)
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
-        self.no_episode_message = f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m"
+        self.no_episode_message = (
+            f"no start found in {MAX_CANDIDATES} tries, expected an island of radius >= {MIN_ISLAND_RADIUS:g} m"
+        )
         self.progress_state, self.transition, self.next_episode, *kept = self.arrays(n, device, config)
         self.metric_tensors, self.reward, further, *self.own = kept
         self.state: Any = self.progress_state

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from batchnav.geometry.angle import wrapped
+from batchnav.geometry.angle import angle_between
 from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, inline_function, lean_function
@@ -78,7 +78,7 @@ def faces_goal(i, transition, parameters):
     """True if the agent's heading is within the success angle of the goal heading, or if any heading succeeds."""
     if parameters.success_angle >= _PI:
         return True
-    return abs(wrapped(transition.heading[i] - transition.goal_heading[i])) <= parameters.success_angle
+    return angle_between(transition.heading[i], transition.goal_heading[i]) <= parameters.success_angle
 
 
 @inline_function

@@ -26,6 +26,7 @@ from batchnav.sim.simulator import Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import (
     MAX_CANDIDATES,
+    MIN_ISLAND_RADIUS,
     SAMPLE,
     SAMPLING_BLOCK,
     EpisodeTable,
@@ -104,13 +105,11 @@ class GoalTask:
     def __init__(self, sim: Simulator, config: Any, episodes: EpisodeTable | None = None):
         n, device = sim.num_envs, sim.device
         self.config, self.sim = config, sim
-        self.episodes = EpisodeTable.empty(device) if episodes is None else episodes
-        self.episodes.check(sim.bank)
-        self.episodes = self.episodes.filled()
+        self.episodes = EpisodeTable.of(episodes, sim.bank)
         self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
         self.no_episode_message = (
-            f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= 1.5 m with points "
-            f"{config.closest_goal:g} to {config.furthest_goal:g} m apart"
+            f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= {MIN_ISLAND_RADIUS:g} m "
+            f"with points {config.closest_goal:g} to {config.furthest_goal:g} m apart"
         )
         kept = self.arrays(n, device, config)
         self.goal_state, self.transition, self.next_episode, self.metric_tensors, self.reward, *shown = kept

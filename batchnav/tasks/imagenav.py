@@ -27,7 +27,6 @@ from batchnav.types import Metric
 
 IMAGEGOAL = "imagegoal"
 """Name of the observation that shows the goal."""
-_IMAGES: Mapping[str, str] = {IMAGEGOAL: "rgb"}
 REWARDS: dict[str, tuple[float, float, float]] = {
     "habitat": (1.0, 0.0, 0.0),
     "zer": (0.5, 0.5, 1.0),
@@ -80,7 +79,7 @@ class ImageNav(GoalTask):
         Metric("start_distance", shown=False),
     )  # fmt: skip
     Metrics = ImageMetrics
-    goal_images = _IMAGES
+    goal_images: Mapping[str, str] = {IMAGEGOAL: "rgb"}
     optional = frozenset({"goal_heading", "angle"})
     score_kernels = SCORE
 

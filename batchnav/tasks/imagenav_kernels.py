@@ -12,17 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
-from batchnav.geometry.angle import wrapped
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, inline_function, lean_function
+from batchnav.geometry.angle import angle_between
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.kernels.rng import uniform4
-from batchnav.sim.episodes import NO_AGENT, agent_number
+from batchnav.sim.episodes import GOAL_DRAW, NO_AGENT, agent_number
 from batchnav.tasks.episode_sampling import table_row
 from batchnav.tasks.formulas import angle_to_go, step_reward
 from batchnav.tasks.goal_kernels import distance_to_goal, faces_goal, record_score
 
-_GOAL_HEADING = 1
-"""Number of the draw that gives the goal's heading."""
-_PI, _TWO_PI, _ZERO, _ONE = np.float32(np.pi), np.float32(2.0 * math.pi), np.float32(0.0), np.float32(1.0)
+_TWO_PI, _ZERO, _ONE = np.float32(2.0 * math.pi), np.float32(0.0), np.float32(1.0)
 
 
 class ImageMetrics(NamedTuple):
@@ -70,12 +68,6 @@ class ImageParameters(NamedTuple):
 # One agent.
 
 
-@inline_function
-def angle_between(heading, goal_heading):
-    """Angle between two headings, radians in [0, pi]."""
-    return min(abs(wrapped(heading - goal_heading)), _PI)
-
-
 @lean_function
 def score_one(i, nav, bodies, transition, parameters, scratch, row, state_out, metrics_out, reward_out):
     """Score a step. Success: a stop within the success distance and angle. Reward: see `ImageParameters`."""
@@ -103,7 +95,7 @@ def aim_goal_one(i, bodies, sampling, table, parameters, next_out):
         k, _ = table_row(i, episode, table, bodies.scene.shape[0])
         heading = table.goal_heading[k]
     else:
-        u, _, _, _ = uniform4(sampling.seed[0], agent_number(i, sampling), episode, _GOAL_HEADING)
+        u, _, _, _ = uniform4(sampling.seed[0], agent_number(i, sampling), episode, GOAL_DRAW)
         heading = u * _TWO_PI
     angle = angle_between(next_out.heading[i], heading)
     next_out.goal_heading[i] = heading

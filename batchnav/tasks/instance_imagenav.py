@@ -7,7 +7,7 @@ success, rewards and distances are those of ObjectNav.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +23,10 @@ from batchnav.scene.goals import IMAGE_COLUMNS
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.goal_task import GoalTask
-from batchnav.tasks.imagenav import IMAGEGOAL
+from batchnav.tasks.imagenav import ImageNav
 from batchnav.tasks.instance_kernels import PICK_IMAGE
 from batchnav.tasks.objectnav import ObjectNav, ObjectNavConfig
 from batchnav.tasks.steps import bind
-
-_IMAGES: Mapping[str, str] = {IMAGEGOAL: "rgb"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class InstanceImageNav(ObjectNav):
     goal_kind = "instance"
     episode_file = "instance_imagenav_{split}.json.gz"
     reference_agents = ("random", "forward", "shortest_path")
-    goal_images = _IMAGES
+    goal_images = ImageNav.goal_images
     optional = frozenset({"category", "goal_image"})
 
     def __init__(self, sim: Simulator, config: InstanceImageNavConfig, episodes: EpisodeTable | None = None):
@@ -67,10 +65,7 @@ class InstanceImageNav(ObjectNav):
         self._image_rows, self._images = goal_images_of(sim.bank)
         super().__init__(sim, config, episodes)
         self.observations = {}
-        self.no_episode_message = (
-            f"no episode found, expected objects with images and starts {config.closest_goal:g} to "
-            f"{config.furthest_goal:g} m away on an island of radius >= 1.5 m"
-        )
+        self.no_episode_message = self._no_episode_of("objects with images")
 
     @staticmethod
     def sources(config: Any) -> tuple[ObservationSource, ...]:

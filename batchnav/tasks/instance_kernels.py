@@ -7,11 +7,8 @@ from numba import prange
 
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
 from batchnav.runtime.kernels.rng import uniform4
-from batchnav.sim.episodes import NO_AGENT, agent_number
+from batchnav.sim.episodes import GOAL_DRAW, NO_AGENT, agent_number
 from batchnav.tasks.episode_sampling import table_row
-
-_IMAGE = 1
-"""Number of the draw that chooses an image."""
 
 
 @lean_function
@@ -25,7 +22,7 @@ def pick_image_one(i, bodies, sampling, table, image_rows, num_categories, next_
         k, _ = table_row(i, episode, table, bodies.scene.shape[0])
         next_out.goal_image[i] = table.goal_image[k]
         return
-    u, _, _, _ = uniform4(sampling.seed[0], agent_number(i, sampling), episode, _IMAGE)
+    u, _, _, _ = uniform4(sampling.seed[0], agent_number(i, sampling), episode, GOAL_DRAW)
     count = image_rows[next_out.scene[i] * num_categories + np.int32(next_out.category[i]), 1]
     next_out.goal_image[i] = max(min(np.int32(u * np.float32(count)), np.int32(count - np.int32(1))), np.int32(0))
 

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from batchnav.config import in_range, shortened
@@ -20,8 +19,8 @@ from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.observation import ObservationSource, Spec, TaskObservation
 from batchnav.runtime.kernels.arrays import check_tensor, view
 from batchnav.sim.simulator import Simulator
-from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.goal_state import METRIC_SPECS
+from batchnav.tasks.episode_sampling import MIN_ISLAND_RADIUS, EpisodeTable
+from batchnav.tasks.goal_state import METRIC_SPECS, GoalParameters
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
 from batchnav.tasks.objectnav_kernels import AIM, BEGIN, SAMPLE, SCORE, ObjectMetrics, ObjectParameters
 from batchnav.tasks.steps import bind
@@ -88,9 +87,14 @@ class ObjectNav(GoalTask):
         self.observations = {"objectgoal": self.goal_state.category}
         self.goal_category = self.goal_state.category
         self.ranges |= {"category": (0, len(self.categories) - 1)}
-        self.no_episode_message = (
-            f"no episode found, expected a goal of {', '.join(self.categories[:8])} with starts "
-            f"{config.closest_goal:g} to {config.furthest_goal:g} m away on an island of radius >= 1.5 m"
+        self.no_episode_message = self._no_episode_of(f"a goal of {', '.join(self.categories[:8])}")
+
+    def _no_episode_of(self, goal: str) -> str:
+        """`no_episode_message` of a task that needs `goal` in every scene."""
+        closest, furthest = self.config.closest_goal, self.config.furthest_goal
+        return (
+            f"no episode found, expected {goal}, and starts {closest:g} to {furthest:g} m away on an island of radius "
+            f">= {MIN_ISLAND_RADIUS:g} m"
         )
 
     @staticmethod
@@ -152,13 +156,6 @@ class ObjectNav(GoalTask):
 
     def kernel_parameters(self) -> Any:
         """Kernel arguments of configuration and goals."""
-        config, names = self.config, ObjectParameters._fields
-        numbers = {
-            name: np.float32(getattr(config, name))
-            for name in ("success_distance", "slack_reward", "success_reward", "closest_goal", "furthest_goal",
-                         "min_detour_ratio")
-        }  # fmt: skip
-        angle = np.float32(math.radians(config.success_angle_deg))
-        goals = self.sim.bank.goals_view._asdict()
-        values = {"max_steps": np.int32(config.max_steps), "success_angle": angle, **numbers, **goals}
-        return ObjectParameters(**{name: values[name] for name in names})
+        general = GoalParameters.of(self.config, self.places, math.radians(self.config.success_angle_deg))
+        # `places` is a field of both; the view points of the goals replace the general task's places.
+        return ObjectParameters(**(general._asdict() | self.sim.bank.goals_view._asdict()))

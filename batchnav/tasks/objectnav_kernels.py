@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
-from batchnav.geometry.angle import wrapped
+from batchnav.geometry.angle import angle_between
 from batchnav.geometry.point import keep_point, point_at, squared_distance
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
@@ -35,6 +35,8 @@ NEAR = np.float32(1.0)
 _INF, _PI, _ZERO, _ONE = np.float32(np.inf), np.float32(np.pi), np.float32(0.0), np.float32(1.0)
 _FIELD_SLACK = np.float32(0.5)
 """Largest difference between field and Detour's distance for which a start is searched, metres."""
+_NONE = np.int32(-1)
+"""`table_index` of a sampled episode: no row."""
 _CATEGORY_DRAWS = 2**31
 """Number of the first draw that depends on a category."""
 
@@ -119,7 +121,7 @@ def sees_goal(i, nav, transition, goal, parameters, scratch, row):
     for k in range(first, last):
         place, heading = place_at(parameters, k)
         if level_squared_distance(point, place) < limit * limit:
-            angle = abs(wrapped(transition.heading[i] - heading))
+            angle = angle_between(transition.heading[i], heading)
             faces = parameters.success_angle >= _PI or angle <= parameters.success_angle
             if faces and geodesic_distance(nav, scene, point, place, scratch, row) < limit:
                 return True
@@ -239,10 +241,12 @@ def try_start(agent, episode, candidate, nav, scene, goal, seed, parameters, scr
 
 
 @lean_function
-def keep_object_episode(i, scene, heading, start, nearest, distance, category, parameters, next_out):
-    """Write a sampled episode."""
-    place, _ = place_at(parameters, nearest)
-    keep_episode(i, scene, heading, start, place, distance, np.int32(-1), next_out)
+def keep_object_episode(i, scene, heading, start, nearest, distance, category, table_index, parameters, next_out):
+    """Write the agent's next episode. Its goal is the view point `nearest`, or the start where that is -1."""
+    place = start
+    if nearest >= 0:
+        place, _ = place_at(parameters, nearest)
+    keep_episode(i, scene, heading, start, place, distance, table_index, next_out)
     next_out.category[i] = category
 
 
@@ -254,11 +258,8 @@ def take_from_table(i, episode, nav, table, num_agents, parameters, scratch, row
     goal = goal_row(parameters, scene, category)
     distance, nearest = nearest_view_point(nav, scene, goal, start, parameters, scratch, row)
     distance, nearest = closer_view_point(nav, scene, goal, start, distance, nearest, parameters, scratch, row)
-    place = start
-    if nearest >= 0:
-        place, _ = place_at(parameters, nearest)
-    keep_episode(i, scene, table.heading[k], start, place, distance, table_index, next_out)
-    next_out.category[i] = category
+    heading = table.heading[k]
+    keep_object_episode(i, scene, heading, start, nearest, distance, category, table_index, parameters, next_out)
 
 
 @lean_function
@@ -281,7 +282,7 @@ def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_o
             agent, episode, candidate, nav, scene, goal, seed, parameters, scratch, row
         )
         if found:
-            keep_object_episode(i, scene, heading, start, nearest, distance, category, parameters, next_out)
+            keep_object_episode(i, scene, heading, start, nearest, distance, category, _NONE, parameters, next_out)
             return
     errors_out[NO_EPISODE] = scene + np.int32(1)
 
@@ -386,7 +387,7 @@ def sample_cuda(nav, bodies, queued, sampling, table, parameters, scratch, next_
             )
             hits = (cuda.ballot_sync(group, found) & group) >> shift
             if hits & ((2 << searcher) - 1) == 1 << searcher:  # this thread has the first accepted candidate
-                keep_object_episode(i, scene, heading, start, nearest, distance, category, parameters, next_out)
+                keep_object_episode(i, scene, heading, start, nearest, distance, category, _NONE, parameters, next_out)
             first += SEARCHERS
         if hits == 0 and searcher == 0:
             errors_out[NO_EPISODE] = scene + np.int32(1)

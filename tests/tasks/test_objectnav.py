@@ -290,6 +290,7 @@ def test_kernels_compile_for_the_gpu(room, compile_ptx):
     state, transition, following = map(view, (task.goal_state, task.transition, task.next_episode))
     metrics, reward, goal = map(view, (task.metric_tensors, task.reward, task.live_goal))
     kernels = {
+        objectnav_kernels.aim_cuda: (nav, bodies, state, parameters, scratch, view(task.nearest_target)),
         objectnav_kernels.score_cuda: (nav, bodies, transition, parameters, scratch, state, metrics, reward),
         objectnav_kernels.begin_cuda: (True, following, parameters, bodies, state, queue, goal),
         objectnav_kernels.sample_cuda: (
