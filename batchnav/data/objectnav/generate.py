@@ -198,7 +198,8 @@ def _is_kept(distance: float, euclidean: float, u: float, rules: EpisodeRules) -
         return False
     if not rules.keep_some_straight:
         return distance / euclidean >= rules.min_detour_ratio
-    return bool(keep_detour(distance, euclidean, u, rules.min_detour_ratio))
+    plain = keep_detour.py_func  # of float64 scalars: the same result, and no compilation
+    return bool(plain(np.float64(distance), np.float64(euclidean), np.float64(u), rules.min_detour_ratio))
 
 
 def _is_level(
