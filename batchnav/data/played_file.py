@@ -22,7 +22,7 @@ from batchnav.data.objectnav.instance_file import InstanceDataset, is_instance_f
 from batchnav.data.objectnav.playing import unplayable_searches
 from batchnav.data.scenes import find_played
 from batchnav.data.sources.scene_source import SCENES_DIR
-from batchnav.errors import EpisodeError
+from batchnav.errors import BatchnavError, EpisodeError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.goal_data import categories_of
 from batchnav.scene.goals import SceneGoals
@@ -37,6 +37,8 @@ class PlayedFile:
 
     episodes: list[Any]
     dataset: ObjectNavDataset | InstanceDataset | None = None
+    path: str | Path = ""
+    """The file, for messages."""
 
     def scenes(
         self,
@@ -45,7 +47,18 @@ class PlayedFile:
         settings: NavMeshSettings | None = None,
         appearance: AppearanceConfig | bool = True,
     ) -> list[Scene]:
-        """The scenes of some of the episodes, with their goals; arguments as in `find_played`."""
+        """The scenes of some of the episodes, with their goals; arguments as in `find_played`.
+
+        Error messages begin with the name of the file.
+        """
+        try:
+            return self._scenes(episodes, scenes_dir, settings, appearance)
+        except BatchnavError as error:
+            raise type(error)(f"{self.path}: {error}") from error
+
+    def _scenes(
+        self, episodes: Sequence[Episode], scenes_dir: str | Path, settings: Any, appearance: Any
+    ) -> list[Scene]:
         if self.dataset is not None and lacks_view_points(self.dataset):
             appearance = appearance or True  # view points are made from the ids of objects
         scenes = find_played(episodes, scenes_dir, settings, appearance)
@@ -61,12 +74,20 @@ class PlayedFile:
 def load_played(path: str | Path, goal_categories: Sequence[str] | None) -> PlayedFile:
     """The episodes of a file. Errors as `load_episodes`.
 
-    A file for a task with `goal_categories` is one of ObjectNav or Instance ImageNav.
+    A task with `goal_categories` needs a file of ObjectNav; one without names also takes Instance ImageNav's.
     """
     if goal_categories is None:
-        return PlayedFile(load_episodes(path))
-    dataset = load_instances(path) if is_instance_file(path) else load_objectnav(path)
-    return PlayedFile(dataset.episodes, dataset)
+        return PlayedFile(load_episodes(path), path=path)
+    if not is_instance_file(path):
+        dataset = load_objectnav(path)
+        return PlayedFile(dataset.episodes, dataset, path)
+    if goal_categories:
+        raise EpisodeError(
+            f"{path}: found episodes of Instance ImageNav, expected ObjectNav episodes; "
+            f"the task instance_imagenav plays these"
+        )
+    instances = load_instances(path)
+    return PlayedFile(instances.episodes, instances, path)
 
 
 def with_children(goals: SceneGoals, episodes: Sequence[ObjectNavEpisode]) -> SceneGoals:

@@ -25,6 +25,10 @@ Loader = Callable[[NavMeshSettings | None, AppearanceConfig | bool], Scene]
 """load(settings, appearance), both as in `load_scene`."""
 Adjust = Callable[[SceneSource], SceneSource]
 """Changes the source of a mesh file, as `SceneSource.adjusted` does."""
+_DATASETS = "download or link its dataset there (`batchnav data list`), or name another folder by --scenes-dir"
+"""What to do about a missing scene of a dataset."""
+_LONGEST_NAME = 200
+"""Longest name of a scene that messages show whole."""
 
 
 def resolve(ref: SceneRef, scenes_dir: Path | None = None, adjust: Adjust | None = None) -> Loader:
@@ -57,8 +61,8 @@ def _of_dataset(ref: DatasetRef, scenes_dir: Path | None) -> Loader:
     if file is None:
         what = f"no file {ref.config}" if config is None else f"no scene {shortened(ref.name)} in {config}"
         raise MeshError(
-            f"scene {shortened(ref.scene_id)}: found {what}, and no file of this name here{_or_in(scenes_dir)}, "
-            f"expected one of them"
+            f"scene {_shown(ref.name)}: found {what}, and no file of this name here{_or_in(scenes_dir)}, "
+            f"expected one of them; {_DATASETS}"
         )
     why = "is missing" if config is None else "does not list it"
     _log.warning("%s: loaded by its path, since the dataset's config %s %s", file, ref.config, why)
@@ -69,6 +73,11 @@ def _file(ref: FileRef, scenes_dir: Path | None, adjust: Adjust | None) -> Loade
     if scenes_dir is None:
         return _by_path(ref.path, adjust=adjust)
     file, is_below = _existing(ref.path, scenes_dir)
+    if file is None and ref.path.suffix and len(ref.path.parts) > 1:
+        raise MeshError(
+            f"scene {_shown(ref.scene_id)}: found no such file here{_or_in(scenes_dir)} (paths in an episode file "
+            f"count from the current folder or the file's own), expected a mesh file or a prepared scene; {_DATASETS}"
+        )
     if file is None:
         generated = ", ".join(f"'{family}:SEED'" for family in FAMILIES)
         raise MeshError(
@@ -98,6 +107,11 @@ def _existing(path: Path, scenes_dir: Path | None) -> tuple[Path | None, bool]:
     places = [(below[0], True)] if below else []
     places += [(path, False), *((place, True) for place in below[1:]), (Path(slashed), False)]
     return next(((place, is_below) for place, is_below in places if os.path.isfile(place)), (None, False))
+
+
+def _shown(name: str) -> str:
+    """The name of a scene for a message: whole, unless it is longer than names of datasets are."""
+    return repr(name) if len(name) <= _LONGEST_NAME else shortened(name)
 
 
 def _or_in(scenes_dir: Path | None) -> str:

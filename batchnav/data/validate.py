@@ -92,7 +92,7 @@ def _check_episode_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
         try:
             scene = find_scene(name, scenes_dir, appearance=False)
         except BatchnavError as error:
-            yield Finding("error", f"{path}: {number_of(len(mine), 'episode')}: {error}")
+            yield Finding("error", f"{path}: {error}; {number_of(len(mine), 'episode')} cannot be played")
             continue
         yield from _check_episodes(mine, scene)
 
@@ -118,7 +118,7 @@ def _check_objectnav_file(path: Path, scenes_dir: Path) -> Iterator[Finding]:
         try:
             (scene,) = file.scenes(mine, scenes_dir, appearance=False)
         except BatchnavError as error:
-            yield Finding("error", f"{path}: {number_of(len(mine), 'episode')}: {error}")
+            yield Finding("error", f"{error}; {number_of(len(mine), 'episode')} cannot be played")
             continue
         yield from _check_searches(mine, scene)
         for category in sorted({episode.goal_name for episode in mine}):

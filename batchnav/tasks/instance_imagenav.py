@@ -137,8 +137,8 @@ def goal_images_of(bank: SceneBank) -> tuple[torch.Tensor, torch.Tensor]:
         for goal in scene.goals.objects if scene.goals else ():
             if not len(goal.images):
                 raise ArgumentError(
-                    f"scene {scene.name!r}: found the goal {goal.name!r} without images, expected goals of "
-                    "batchnav.data.objectnav.image_goals.with_image_goals"
+                    f"scene {scene.name!r}: found the goal {goal.name!r} without images, expected goals that "
+                    "have some: those of Instance ImageNav files and of `with_image_goals`; ObjectNav's have none"
                 )
             rows[k * len(names) + number[goal.category]] = first, len(goal.images)
             images.append(goal.images)

@@ -124,7 +124,9 @@ def test_scenes_that_a_data_set_does_not_list_are_loaded_by_their_path(stage, ca
             found = find_scene(f"{config}:{name}", stage)
             assert found.name == f"{config}:{name}" and (found.mesh.vertices == expected.mesh.vertices).all()
             assert "17DRP.glb: loaded by its path, since the dataset's config" in caplog.text
-    with pytest.raises(MeshError, match=r"found no file absent/x\S+, and no file of this name here or in"):
+    with pytest.raises(
+        MeshError, match=r"found no file absent/x\S+, and no file of this name here or in.*--scenes-dir"
+    ):
         find_scene("absent/x.scene_dataset_config.json:mp3d/nothing.glb", stage)
     with pytest.raises(MeshError, match=r"found no scene 'nothing' in \S+/mp3d/mp3d\S+, and no file of this name here"):
         find_scene("mp3d/mp3d.scene_dataset_config.json:nothing", stage)
@@ -182,3 +184,20 @@ def test_options_of_mesh_files_are_those_of_one_scene(tmp_path):
         load_scenes(["house:3"], scale=0.5)
     whole, largest = find_scene("house:3"), load_scenes(["house:3"], islands="largest")[0]
     assert largest.navmesh.num_islands == 1 <= whole.navmesh.num_islands
+
+
+def test_a_missing_scene_of_a_dataset_is_named_whole(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "hm3d_v0.2/hm3d/val/00800-TEEsavR23oF-with-a-name-of-a-hundred-characters/TEEsavR23oF.basis.glb"
+    with pytest.raises(
+        MeshError, match=rf"scene '{name}': found no such file here or in data.* --scenes-dir$"
+    ) as caught:
+        find_scene(name)
+    assert "house:SEED" not in str(caught.value)
+    with pytest.raises(MeshError, match=rf"scene '{name}': found no file a/x\S+, and no file of this name"):
+        find_scene(f"a/x.scene_dataset_config.json:{name}")
+    with pytest.raises(MeshError, match=r"scene 'housee:0': found no such file here .*'house:SEED'"):
+        find_scene("housee:0")
+    with pytest.raises(MeshError) as caught:
+        find_scene(9999 * "a/" + "b.glb")
+    assert len(str(caught.value)) < 500

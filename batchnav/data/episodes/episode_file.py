@@ -39,7 +39,8 @@ OTHER_TASKS = {
     "target_receptacles": "rearrangement",
 }
 """Keys of files, episodes or goals of other tasks, with the task; PointNav episodes have none of them."""
-
+TASK_NAMES = {"InstanceImageNav": "instance_imagenav", "ObjectNav": "objectnav"}
+"""Names of those other tasks that batchnav has."""
 
 _NRNS_DISTANCE = "length_shortest"
 """Key of the geodesic distance in the files of NRNS, whose episodes have no `info`."""
@@ -138,7 +139,10 @@ def _goal(data: Any, where: str) -> Goal:
 def _refuse_other_tasks(data: dict, where: str) -> None:
     for key, task in OTHER_TASKS.items():
         if key in data:
-            raise EpisodeError(f"{where}: field {key!r}: found episodes of {task}, expected PointNav episodes")
+            hint = f"; the task {TASK_NAMES[task]} plays these" if task in TASK_NAMES else ""
+            raise EpisodeError(
+                f"{where}: field {key!r}: found episodes of {task}, expected PointNav or ImageNav episodes{hint}"
+            )
 
 
 def _plain(episode: Episode) -> dict:

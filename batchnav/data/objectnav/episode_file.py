@@ -128,6 +128,11 @@ def episode_of(data: Any, where: str, folder: str) -> ObjectNavEpisode:
         raise EpisodeError(f"{where}: field 'goals': found {shortened(goals)}, expected a list")
     first = goals[0].get("object_category") if goals and isinstance(goals[0], dict) else None
     category = data.get("object_category", first)
+    if category is None:
+        raise EpisodeError(
+            f"{where}: field 'object_category': found none, expected the category to find; episodes without one are "
+            f"those of PointNav and ImageNav, which the tasks pointnav and imagenav play"
+        )
     if not isinstance(category, str) or not category:
         raise EpisodeError(f"{where}: field 'object_category': found {shortened(category)}, expected a category")
     children = data.get("children_object_categories")

@@ -99,11 +99,13 @@ BAD_EPISODES = {
     "goal at NaN": (example(goals=[{"position": [0.0, 0.0, math.nan]}]), "'position'"),
     "negative radius": (example(goals=[{"position": [0.0, 0.0, 0.0], "radius": -1.0}]), "'radius'"),
     "info is a list": (example(info=[1]), "'info'"),
-    "ObjectNav": (example(object_category="chair"), "ObjectNav, expected PointNav"),
-    "InstanceImageNav": (example(object_category="chair", goal_image_id=3), "InstanceImageNav, expected PointNav"),
+    "ObjectNav": (example(object_category="chair"), "ObjectNav, expected PointNav .*; the task objectnav plays"),
+    "InstanceImageNav": (
+        example(object_category="chair", goal_image_id=3),
+        "InstanceImageNav, expected PointNav or ImageNav episodes; the task instance_imagenav plays these$"),
     "ObjectNav goal": (example(goals=[{"position": [0, 0, 0], "object_id": 1}]), "ObjectNav, expected PointNav"),
     "an instruction": (example(instruction={"text": "go"}), "expected PointNav"),
-    "rearrangement": (example(rigid_objs=[]), "rearrangement, expected PointNav"),
+    "rearrangement": (example(rigid_objs=[]), "rearrangement, expected PointNav or ImageNav episodes$"),
 }  # fmt: skip
 
 

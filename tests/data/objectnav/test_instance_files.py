@@ -91,6 +91,10 @@ def test_the_kind_of_a_file_is_recognised(tmp_path):
     assert not is_instance_file(write(tmp_path / "val.json.gz", {"episodes": [{"object_category": "chair"}]}))
     played = load_played(write(tmp_path / "other.json.gz", FILE), ())
     assert played.episodes[0].goal_name == "10" and played.episodes[0].object_category == "chair"
+    with pytest.raises(
+        EpisodeError, match=r"other.json.gz: found .* Instance ImageNav, expected ObjectNav .*; the task i"
+    ):
+        load_played(tmp_path / "other.json.gz", ("chair",))
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,7 @@ BROKEN = [
     (changed("episodes", 1, "object_category", value="sofa"), "'1' of scene .*'object_category': found 'sofa'"),
     (changed("episodes", 1, "object_category", value="bed"), "found 'bed', expected a category with goals"),
     (changed("episodes", 1, "object_category", value=3), r"episode 1 \(id '43'.*'object_category': found 3"),
+    (changed("episodes", 1, "object_category", value=None), "found none, .* pointnav and imagenav play"),
     (changed("episodes", 1, "goals", value=None), r"episode 1 \(id '43'.*'goals': found None"),
     (changed("episodes", 0, "start_position", value=[1, 2]), r"episode 0 \(id '41'.*'start_position'"),
     (changed("episodes", 0, "start_rotation", value=[0, 1, 0, 1]), r"episode 0 \(id '41'.*length 1.414"),

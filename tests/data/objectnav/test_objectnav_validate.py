@@ -94,6 +94,7 @@ def test_a_scene_that_is_missing_and_a_file_that_is_broken(scene, tmp_path):
     chair, path = goal("chair", 2, (3.0, 0.0, -2.0)), tmp_path / "a.json.gz"
     absent = [dataclasses.replace(episode(scene), scene_id="nowhere.glb")] * 3
     found = findings(path, dataset("nowhere.glb", absent, [chair]))
-    assert [level for level, _ in found] == ["error"] and found[0][1].startswith(f"{path}: 3 episodes: ")
+    assert [level for level, _ in found] == ["error"] and found[0][1].startswith(f"{path}: scene 'nowhere.glb'")
+    assert found[0][1].endswith("; 3 episodes cannot be played")
     ((level, text),) = findings(path, dataset(scene, [episode(scene, "bed")], [chair]))
     assert level == "error" and "found 'bed', expected a category with goals in its scene" in text
