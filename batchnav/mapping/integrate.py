@@ -201,6 +201,13 @@ def _integrate_collision(i, x, z, heading, row, search_out, state_out):
 
 
 @inline_function
+def eye_of(i, cameras, width):
+    """Argument `eye` of `pixel_point`, for images with `width` columns."""
+    axes, scale = camera_axes(cameras.heading[i], cameras.pitch[i]), cameras.tan_half_hfov[i] / np.float32(width)
+    return axes, scale, cameras.position[i, 1] - cameras.ground[i, 1]
+
+
+@inline_function
 def pixel_point(i, row, column, depth, eye, parameters):
     """Class of the point that a pixel sees, and its offset from the camera along world X and Z, metres.
 
@@ -225,8 +232,7 @@ def integrate_depth(lane, lanes, i, row, depth, cameras, parameters, search_out,
     Several lanes may write one cell. New obstacles are listed in row `row` of `search_out.worklist` and counted.
     """
     _, height, width = depth.shape
-    scale, camera_height = cameras.tan_half_hfov[i] / np.float32(width), cameras.position[i, 1] - cameras.ground[i, 1]
-    eye = camera_axes(cameras.heading[i], cameras.pitch[i]), scale, camera_height
+    eye = eye_of(i, cameras, width)
     x, z, size = cameras.position[i, 0], cameras.position[i, 2], state_out.origin_and_resolution[i, 2]
     place, w = np.int32(lane), np.int32(width)
     for _ in range(lane, height * width, lanes):

@@ -192,22 +192,24 @@ class Mapper:
 
     def _bind(self, depth: torch.Tensor, cameras: Cameras) -> Callable[[torch.Tensor], None]:
         """The map kernel with all arguments bound except the depth images."""
-        position, heading, pitch, tan_half_hfov = map(view, cameras.poses[1:])
-        images = MapCameras(position, heading, pitch, tan_half_hfov, self._agents.position)
-        agents, parameters, searches = self._agents, self._parameters, self._searches
+        read = self._poses(cameras), self._agents, self._parameters
         written = view(self._search), view(self.map_state), view(self.waypoint), view(self.ego_map)
         if not depth.is_cuda:
-            return lambda depth: map_cpu(depth.numpy(), images, agents, searches, parameters, *written)
+            return lambda depth: map_cpu(depth.numpy(), *read, *written)
         kernel = BoundKernel(
-            map_cuda, (searches, 1, 1), view(depth), images, agents, parameters, view(self._schedule), *written,
-            block=BLOCK,
-        )  # fmt: skip
+            map_cuda, (self._searches, 1, 1), view(depth), *read, view(self._schedule), *written, block=BLOCK
+        )
 
         def run(depth: torch.Tensor) -> None:
             kernel.change(0, depth.data_ptr())
             kernel()
 
         return run
+
+    def _poses(self, cameras: Cameras) -> MapCameras:
+        """The main cameras as kernels read them."""
+        position, heading, pitch, tan_half_hfov = map(view, cameras.poses[1:])
+        return MapCameras(position, heading, pitch, tan_half_hfov, self._agents.position)
 
 
 # Phases of one agent's update. The lanes share the work of a phase.
@@ -250,7 +252,7 @@ def integrate_map(worker, i, depth, cameras, agents, parameters, search_out, sta
 
 
 @lean_function
-def arrive(i, row, agents, state_out, search_out):
+def _arrive(i, row, agents, state_out, search_out):
     """Mark the agent's cell as traversed, and initialise the check of the kept path."""
     here = locate(i, agents, state_out)[4]
     if here >= 0:
@@ -259,16 +261,23 @@ def arrive(i, row, agents, state_out, search_out):
 
 
 @inline_function
-def _plan(worker, i, agents, search_out, state_out):
-    """Keep the path where it is still the shortest, else search for a new one."""
+def check_kept_path(worker, i, agents, search_out, state_out):
+    """Mark the agent's cell as traversed, and check the kept path for `is_kept`."""
     lane, lanes, row = worker
     if lane == 0:
-        arrive(i, row, agents, state_out, search_out)
+        _arrive(i, row, agents, state_out, search_out)
     sync_lanes()
     find_position(lane, lanes, i, row, agents, state_out, search_out)
     sync_lanes()
     check_path(lane, lanes, i, row, state_out, search_out)
     sync_lanes()
+
+
+@inline_function
+def _plan(worker, i, agents, search_out, state_out):
+    """Keep the path where it is still the shortest, else search for a new one."""
+    lane, lanes, row = worker
+    check_kept_path(worker, i, agents, search_out, state_out)
     _, _, _, _, here, goal = locate(i, agents, state_out)
     expected, slack = expected_cost(i, agents, state_out), np.int32(0)
     searching = not (is_scanning(i, state_out) or is_kept(row, search_out))
@@ -322,9 +331,9 @@ def map_one(i, worker, depth, cameras, agents, parameters, search_out, state_out
 
 
 @cpu_kernel
-def map_cpu(depth, cameras, agents, rows, parameters, search_out, state_out, waypoint_out, ego_map_out):
-    """One update of every agent."""
-    n = np.int64(len(waypoint_out))
+def map_cpu(depth, cameras, agents, parameters, search_out, state_out, waypoint_out, ego_map_out):
+    """One update of every agent; the rows of the search buffers share them."""
+    n, rows = np.int64(len(waypoint_out)), np.int64(len(search_out.counters))
     for part in prange(rows):
         row = np.int64(part)  # prange counts in unsigned integers, for which every callee would be compiled again
         for i in range(row * n // rows, (row + 1) * n // rows):

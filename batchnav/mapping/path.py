@@ -11,6 +11,8 @@ Parallelism: all lanes of an agent run each function together; functions without
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from batchnav.geometry.pose import forward
@@ -36,6 +38,13 @@ def locate(i, agents, state):
     u, v = to_map(i, agents.position[i, 0], agents.position[i, 2], state.origin_and_resolution)
     goal_u, goal_v = to_map(i, goal_x, goal_z, state.origin_and_resolution)
     return u, v, goal_u, goal_v, cell_at(u, v), cell_at(goal_u, goal_v)
+
+
+@inline_function
+def bearing(du, dv, heading):
+    """Bearing of an offset in map coordinates from an agent with a heading, radians, positive to the left."""
+    fx, fz = forward(heading)
+    return np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
 
 
 # Keeping a path.

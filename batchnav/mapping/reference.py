@@ -322,7 +322,7 @@ class ReferenceMap:
 
     def _integrate_depth(self, depth: np.ndarray, camera: Camera, ground: float) -> None:
         """Mark the points that the pixels see, and points between neighbouring pixels."""
-        points, kind = self._points(depth, camera, ground)
+        points, kind = self.points_seen(depth, camera, ground)
         height, width = depth.shape
         for r in range(height):
             for c in range(width):
@@ -348,7 +348,7 @@ class ReferenceMap:
         for k in range(1, steps):
             yield point + k / steps * (other - point)
 
-    def _points(self, depth: np.ndarray, camera: Camera, ground: float) -> tuple[np.ndarray, np.ndarray]:
+    def points_seen(self, depth: np.ndarray, camera: Camera, ground: float) -> tuple[np.ndarray, np.ndarray]:
         """x and z of the point that each pixel sees [H, W, 2], and its class: "ground", "obstacle" or ""."""
         height, width = depth.shape
         scale = camera.tan_half_hfov / width

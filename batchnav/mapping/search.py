@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from batchnav.geometry.pose import camera_axes, forward
+from batchnav.geometry.pose import forward
 from batchnav.mapping.costs import OCCUPIED_COST, STRAIGHT
 from batchnav.mapping.ego_map import FRONTIER, GOAL, PIXELS, cell_value, pixel_place, pixel_scale
-from batchnav.mapping.integrate import pixel_point
-from batchnav.mapping.path import locate
-from batchnav.mapping.shortest_path import UNREACHED
+from batchnav.mapping.integrate import eye_of, pixel_point
+from batchnav.mapping.path import bearing, locate
+from batchnav.mapping.shortest_path import POSITION, UNREACHED
 from batchnav.mapping.state import (
     CELLS,
     SIDE,
@@ -44,6 +44,8 @@ NONE, OBJECT, OPEN_FRONTIER, ANY_FRONTIER = np.int32(0), np.int32(1), np.int32(2
 cells; all frontiers."""
 GOAL_CELLS, NEAREST, KIND, STOP = np.int32(0), np.int32(1), np.int32(2), np.int32(3)
 """Columns of `GoalMap.counters`."""
+_COLUMNS = 4
+"""Number of these columns."""
 REACHABLE = OCCUPIED_COST * STRAIGHT
 """Path cost from which on a frontier away from obstacles counts as unreachable: the path crosses an obstacle. Other
 frontiers may lie behind obstacles, since cells can be too coarse for a narrow passage."""
@@ -67,7 +69,7 @@ class GoalMap(NamedTuple):
     @classmethod
     def empty(cls, n: int, device: torch.device) -> GoalMap:
         """State of `n` agents before their first episode."""
-        hits, counters = (torch.zeros(n, k, dtype=torch.int32, device=device) for k in (CELLS, 4))
+        hits, counters = (torch.zeros(n, k, dtype=torch.int32, device=device) for k in (CELLS, _COLUMNS))
         return cls(hits, counters)
 
 
@@ -79,7 +81,7 @@ def clear_goals(lane, lanes, i, agents_out, goals_out):
     """Forget the goals of agent i, and set its goal position to its own. The lanes share the cells."""
     for cell in range(lane, CELLS, lanes):
         goals_out.hits[i, cell] = np.int32(0)
-    for k in range(lane, 4, lanes):
+    for k in range(lane, _COLUMNS, lanes):
         goals_out.counters[i, k] = np.int32(0)
     if lane == 0:
         agents_out.goal[i, 0], agents_out.goal[i, 1] = _ZERO, _ZERO
@@ -96,9 +98,7 @@ def integrate_goals(lane, lanes, i, images, cameras, state, parameters, goals_ou
     """Count the pixels of the goal in each cell. `images`: depth f32 [N, H, W] and mask u8 [N, H, W]."""
     depth, mask = images
     _, height, width = depth.shape
-    scale, camera_height = cameras.tan_half_hfov[i] / np.float32(width), cameras.position[i, 1] - cameras.ground[i, 1]
-    eye = camera_axes(cameras.heading[i], cameras.pitch[i]), scale, camera_height
-    x, z = cameras.position[i, 0], cameras.position[i, 2]
+    eye, x, z = eye_of(i, cameras, width), cameras.position[i, 0], cameras.position[i, 2]
     place, w = np.int32(lane), np.int32(width)
     for _ in range(lane, height * width, lanes):
         line, column = place // w, place % w
@@ -196,12 +196,10 @@ def update_goal(i, row, search, state, agents_out, goals_out):
         to_u, to_v = centre_of(state.path[i, length - 1])
         size = state.origin_and_resolution[i, 2]
         du, dv = (to_u - u) * size, (to_v - v) * size
-        fx, fz = forward(agents_out.heading[i])
         distance = np.float32(math.sqrt(du * du + dv * dv))
-        agents_out.goal[i, 0] = distance
-        agents_out.goal[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
+        agents_out.goal[i, 0], agents_out.goal[i, 1] = distance, bearing(du, dv, agents_out.heading[i])
         if goals_out.counters[i, KIND] == OBJECT and distance < _STOP_METRES:
-            left = state.cost_to_go[i, min(search.counters[row, 3], length - np.int32(1))]
+            left = state.cost_to_go[i, min(search.counters[row, POSITION], length - np.int32(1))]
             arrived |= left < np.int32(2) * REACHABLE  # the goal's own cell may be an obstacle, no other
     else:
         agents_out.goal[i, 0], agents_out.goal[i, 1] = _ZERO, np.float32(math.pi / 2)

@@ -21,12 +21,12 @@ from batchnav.mapping.mapper import (
     MappedBodies,
     MappedBodyConfig,
     Mapper,
-    arrive,
     begin_map,
+    check_kept_path,
     integrate_map,
     update_waypoint,
 )
-from batchnav.mapping.path import check_path, extract_path, find_position, is_kept, is_scanning, locate
+from batchnav.mapping.path import extract_path, is_kept, is_scanning, locate
 from batchnav.mapping.schedule import end_agent, end_block, take_agent
 from batchnav.mapping.search import (
     ANY_FRONTIER,
@@ -54,7 +54,6 @@ from batchnav.mapping.shortest_path import (
     clear_search,
     spread,
 )
-from batchnav.mapping.state import MapCameras
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
@@ -114,15 +113,13 @@ class SearchMapper(Mapper):
 
     def _bind(self, depth: torch.Tensor, cameras: Cameras) -> Callable[[torch.Tensor], None]:
         """The map kernel with all arguments bound except the depth images and the goal masks."""
-        position, heading, pitch, tan_half_hfov = map(view, cameras.poses[1:])
-        images = MapCameras(position, heading, pitch, tan_half_hfov, self._agents.position)
-        agents, parameters = self._agents, self._parameters
+        read = self._poses(cameras), self._agents, self._parameters
         written = view(self._search), view(self.map_state), view(self.goal_map), view(self.waypoint), view(self.ego_map)
         if not depth.is_cuda:
-            return lambda depth: search_cpu(depth.numpy(), self._mask.numpy(), images, agents, parameters, *written)
+            return lambda depth: search_cpu(depth.numpy(), self._mask.numpy(), *read, *written)
         kernel = BoundKernel(
-            search_cuda, (self._searches, 1, 1), view(depth), view(self._mask), (images, agents, parameters),
-            view(self._schedule), *written, block=BLOCK,
+            search_cuda, (self._searches, 1, 1), view(depth), view(self._mask), read, view(self._schedule),
+            *written, block=BLOCK,
         )  # fmt: skip
 
         def run(depth: torch.Tensor) -> None:
@@ -152,13 +149,7 @@ def _begin(worker, i, cameras, parameters, agents_out, state_out, goals_out):
 def _plan(worker, i, agents, search_out, state_out, goals_out):
     """Keep the path where it is still the shortest to a target, else search the nearest target of the best kind."""
     lane, lanes, row = worker
-    if lane == 0:
-        arrive(i, row, agents, state_out, search_out)
-    sync_lanes()
-    find_position(lane, lanes, i, row, agents, state_out, search_out)
-    sync_lanes()
-    check_path(lane, lanes, i, row, state_out, search_out)
-    sync_lanes()
+    check_kept_path(worker, i, agents, search_out, state_out)
     here = locate(i, agents, state_out)[4]
     kind = first_kind(i, goals_out)
     kept = is_kept(row, search_out) and has_target(i, state_out, goals_out)
@@ -225,10 +216,10 @@ def search_one(i, worker, images, seen, search_out, state_out, goals_out, waypoi
 @cpu_kernel
 def search_cpu(depth, mask, cameras, agents, parameters, search_out, state_out, goals_out, waypoint_out, ego_map_out):
     """One update of every agent; the rows of the search buffers share them."""
-    n, parts = np.int64(len(waypoint_out)), np.int64(len(search_out.counters))
-    for part in prange(parts):
+    n, rows = np.int64(len(waypoint_out)), np.int64(len(search_out.counters))
+    for part in prange(rows):
         row = np.int64(part)
-        for i in range(row * n // parts, (row + 1) * n // parts):
+        for i in range(row * n // rows, (row + 1) * n // rows):
             images, seen = (depth, mask), (cameras, agents, parameters)
             search_one(i, (0, 1, row), images, seen, search_out, state_out, goals_out, waypoint_out, ego_map_out)
 

@@ -49,7 +49,7 @@ def nearest_target(layers: Layers, hits: np.ndarray, here: tuple[int, int]) -> t
 
 def goal_hits(own: ReferenceMap, depth: np.ndarray, mask: np.ndarray, camera: Camera, ground: float) -> np.ndarray:
     """int [SIDE, SIDE]: pixels of the goal in each cell, of one depth image [H, W], metres, and mask [H, W]."""
-    points, _ = own._points(depth, camera, ground)
+    points, _ = own.points_seen(depth, camera, ground)
     hits = np.zeros((SIDE, SIDE), int)
     for r, c in np.argwhere((mask > 0) & (depth > 0) & (depth < own.body.max_depth)):
         if (cell := own.cell(points[r, c])) is not None:

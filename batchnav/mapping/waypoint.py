@@ -12,9 +12,8 @@ import math
 
 import numpy as np
 
-from batchnav.geometry.pose import forward
 from batchnav.mapping.costs import FREE_EDGE
-from batchnav.mapping.path import is_scanning, locate
+from batchnav.mapping.path import bearing, is_scanning, locate
 from batchnav.mapping.quadrants import is_closed
 from batchnav.mapping.shortest_path import POSITION, VISIBLE
 from batchnav.mapping.state import (
@@ -106,8 +105,7 @@ def write_waypoint(i, row, agents, search, state_out, waypoint_out):
         return
     to_u, to_v = centre_of(state_out.path[i, target])
     du, dv = to_u - u, to_v - v
-    fx, fz = forward(agents.heading[i])
-    waypoint_out[i, 1] = np.float32(math.atan2(du * fz - dv * fx, du * fx + dv * fz))
+    waypoint_out[i, 1] = bearing(du, dv, agents.heading[i])
     if target > position + 1 and is_occupied(state_out.occupancy[i, state_out.path[i, target]]):
         target -= np.int32(1)  # so that the distance includes the cost of passing the obstacle
         to_u, to_v = centre_of(state_out.path[i, target])

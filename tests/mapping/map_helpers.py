@@ -7,7 +7,18 @@ import torch
 
 from batchnav.mapping import reference
 from batchnav.mapping.costs import FREE_EDGE
-from batchnav.mapping.state import CELLS_PER_WORD, INTERPOLATED, SIDE
+from batchnav.mapping.schedule import Schedule
+from batchnav.mapping.shortest_path import SearchBuffers
+from batchnav.mapping.state import (
+    CELLS_PER_WORD,
+    INTERPOLATED,
+    SIDE,
+    Agents,
+    MapCameras,
+    MappingParameters,
+    MapState,
+)
+from batchnav.runtime.kernels.arrays import view
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT
 
 SENSORS = ("depth", "ego_map", "waypoint")
@@ -55,6 +66,42 @@ def reference_layers(layers, i, quadrants=None):
     counts = np.where(occupied, repeated, 0), np.where(occupied, 0, repeated)
     traversed = ~occupied & (obstacle | traversed)
     return reference.Layers(obstacle, explored, traversed, *counts, inflated, interpolated, quarters)
+
+
+def start_maps(env, goals):
+    """One `ReferenceMap` per agent, at the start of its episode. `goals`: x and z of each map's goal [N, 2], metres."""
+    bodies, body = env.sim.bodies, reference.Body(*map(float, env.mapper._parameters[:5]))
+    position, heading, goals = (values.cpu().numpy() for values in (bodies.position, bodies.heading, goals))
+    return [reference.ReferenceMap(position[i], float(heading[i]), goals[i], body) for i in range(env.num_envs)]
+
+
+def reference_camera(env, i):
+    """The main camera of agent i as the reference mapper takes it."""
+    cameras = env.frame.cameras("")
+    values = (float(values[i]) for values in (cameras.heading, cameras.pitch, cameras.tan_half_hfov))
+    return reference.Camera(cameras.position[i].cpu().numpy(), *values)
+
+
+def kernel_arguments():
+    """Arguments of the map kernels for one agent, by name, to compile the kernels for their types."""
+    device, vector, scalar = torch.device("cpu"), torch.zeros(1, 3), torch.zeros(1)
+    records = {
+        "cameras": MapCameras(vector, scalar, scalar, scalar, vector),
+        "agents": Agents(vector, scalar, scalar.int(), scalar.int(), torch.zeros(1, 2)),
+        "parameters": MappingParameters(*[np.float32(0.0)] * 6),
+        "schedule": Schedule.empty(1, device),
+        "search": SearchBuffers.empty(1, device),
+        "state": MapState.empty(1, device, with_predictor=True),
+    }
+    return {name: view(record) for name, record in records.items()}
+
+
+def check_ptx(ptx):
+    """The kernel of a search has atomic operations and barriers, and computes nothing in double precision."""
+    assert all(word in ptx for word in ("global.min.s32", "atom.shared.or.b32", "atom.shared.add.u32", "bar.sync"))
+    assert not any(
+        "f64" in line.split("\t")[1] for line in ptx.splitlines() if line.startswith("\t") and "\t" in line[1:]
+    )
 
 
 def reference_costs(layers, i, goal, predicted=None, quadrants=None):

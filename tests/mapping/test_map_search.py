@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from map_helpers import reference_layers
-from numba import types as nb
+from map_helpers import check_ptx, kernel_arguments, reference_camera, reference_layers, start_maps
+from numba import typeof
 
 from batchnav.agents.registry import agent_config, make_reference_agent
 from batchnav.data.scenes import find_scene
@@ -14,12 +14,10 @@ from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
 from batchnav.mapping import reference, search_reference
-from batchnav.mapping.mapper import MappingParameters
-from batchnav.mapping.schedule import Schedule
 from batchnav.mapping.search import KIND, GoalMap
 from batchnav.mapping.search_mapper import search_cuda
-from batchnav.mapping.shortest_path import SearchBuffers
-from batchnav.mapping.state import SIDE, Agents, MapCameras, MapState
+from batchnav.mapping.state import SIDE
+from batchnav.runtime.kernels.arrays import view
 from batchnav.sim.bodies import FORWARD, STOP
 
 N = 4
@@ -40,25 +38,13 @@ def searching(scene, device="cpu", n=N, **options):
     return env, make_reference_agent("map_searcher", env)
 
 
-def reference_maps(env):
-    parameters, bodies = env.mapper._parameters, env.sim.bodies
-    body = reference.Body(*map(float, parameters[:5]))
-    position, heading = bodies.position.cpu().numpy(), bodies.heading.cpu().numpy()
-    return [
-        reference.ReferenceMap(position[i], float(heading[i]), position[i, [0, 2]], body) for i in range(len(heading))
-    ]
-
-
 def seen_hits(env, maps, i):
     """Pixels of agent i's goal in the cells of its map, of the current images, by the reference."""
-    cameras, goal = env.frame.cameras(""), env.bank.appearance.goal
-    triangle = env.frame.triangle("", semantic=True)[i]
+    goal, triangle = env.bank.appearance.goal, env.frame.triangle("", semantic=True)[i]
     mask = (triangle >= 0) & (goal[triangle.clamp(min=0).long()] == env.task.goal_category[i] + 1)
     depth = env.frame.depth("", semantic=True)[i].cpu().numpy()
-    values = (float(values[i]) for values in (cameras.heading, cameras.pitch, cameras.tan_half_hfov))
-    camera = reference.Camera(cameras.position[i].cpu().numpy(), *values)
     ground = float(env.sim.bodies.position[i, 1])
-    return search_reference.goal_hits(maps[i], depth, mask.cpu().numpy(), camera, ground)
+    return search_reference.goal_hits(maps[i], depth, mask.cpu().numpy(), reference_camera(env, i), ground)
 
 
 def test_frontiers_of_a_half_explored_plane():
@@ -94,7 +80,7 @@ def test_goals_come_before_frontiers_and_frontiers_behind_walls_come_last():
 def test_targets_agree_with_the_reference(house, device):
     env, agent = searching(house, device, look_around=False)
     observation, _ = env.reset()
-    maps, hits = reference_maps(env), np.zeros((N, SIDE, SIDE), int)
+    maps, hits = start_maps(env, env.sim.bodies.position[:, [0, 2]]), np.zeros((N, SIDE, SIDE), int)
     start, kinds = torch.ones(N, dtype=torch.bool, device=env.device), set()
     for step in range(40):
         for i in range(N):
@@ -163,28 +149,9 @@ def test_anticipation_is_refused(house):
 
 
 def test_the_kernel_compiles_for_the_gpu(compile_ptx):
-    def array(kind, dimensions):
-        return nb.Array(kind, dimensions, "C")
-
-    def fields(kind, *arrays):
-        return nb.NamedTuple(arrays, kind)
-
-    f32, i32, u8 = nb.float32, nb.int32, nb.uint8
-    vectors, scalars, grids = array(f32, 2), array(f32, 1), array(i32, 2)
-    state = fields(
-        MapState, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, grids, vectors,
-        scalars, *[array(i32, 1)] * 3, array(u8, 2),
-    )  # fmt: skip
-    seen = nb.Tuple((
-        fields(MapCameras, vectors, *[scalars] * 3, vectors),
-        fields(Agents, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(MappingParameters, *[f32] * 6),
-    ))  # fmt: skip
-    ptx = compile_ptx(
-        search_cuda, array(f32, 3), array(u8, 3), seen, fields(Schedule, *[grids] * 3),
-        fields(SearchBuffers, *[grids] * 4), state, fields(GoalMap, grids, grids), vectors, array(f32, 4),
-    )  # fmt: skip
-
-    assert all(word in ptx for word in ("global.min.s32", "atom.shared.or.b32", "atom.shared.add.u32", "bar.sync"))
-    assert not any(
-        "f64" in line.split("\t")[1] for line in ptx.splitlines() if line.startswith("\t") and "\t" in line[1:]
-    )
+    given, device = kernel_arguments(), torch.device("cpu")
+    depth, mask, waypoint = np.zeros((1, 8, 8), np.float32), np.zeros((1, 8, 8), np.uint8), np.zeros((1, 2), np.float32)
+    seen = tuple(given[name] for name in ("cameras", "agents", "parameters"))
+    records = given["schedule"], given["search"], given["state"], view(GoalMap.empty(1, device))
+    ego_map = np.zeros((1, 1, 8, 8), np.float32)
+    check_ptx(compile_ptx(search_cuda, *map(typeof, (depth, mask, seen, *records, waypoint, ego_map))))

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from frames import mapped_obstacles
-from map_helpers import SENSORS, check_path_costs, follow_waypoints, reached_by, towards
-from numba import types as nb
+from map_helpers import SENSORS, check_path_costs, check_ptx, follow_waypoints, kernel_arguments, reached_by, towards
+from numba import typeof
 
 import batchnav
 from batchnav.data.scenes import find_scene
@@ -24,9 +24,7 @@ from batchnav.mapping import mapper
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.mapper import map_cuda
 from batchnav.mapping.observations import MAP_SPECS
-from batchnav.mapping.schedule import Schedule
-from batchnav.mapping.shortest_path import SearchBuffers
-from batchnav.mapping.state import OCCUPIED, SIDE, Agents, MapCameras, MappingParameters, MapState
+from batchnav.mapping.state import OCCUPIED, SIDE
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import LEFT
 
@@ -202,9 +200,9 @@ def test_blocks_of_threads_equal_one_thread(house, tmp_path, monkeypatch):
     """The CUDA kernel in numba's simulator, with two blocks of sixteen threads, against the CPU kernel."""
     calls, map_cpu = [], mapper.map_cpu
 
-    def recorded(depth, cameras, agents, rows, parameters, search, state, waypoint, ego_map):
+    def recorded(depth, cameras, agents, parameters, search, state, waypoint, ego_map):
         read = [tuple(np.array(value) for value in part) for part in (cameras, agents, parameters, state)]
-        map_cpu(depth, cameras, agents, rows, parameters, search, state, waypoint, ego_map)
+        map_cpu(depth, cameras, agents, parameters, search, state, waypoint, ego_map)
         after = tuple(array.copy() for array in state)
         calls.append((depth.copy(), *read, after, waypoint.copy(), ego_map.copy()))
 
@@ -280,29 +278,9 @@ def test_cuda_maps_as_the_cpu_does(house):
 
 
 def test_the_kernel_compiles_for_the_gpu(compile_ptx):
-    def array(kind, dimensions):
-        return nb.Array(kind, dimensions, "C")
-
-    def fields(kind, *arrays):
-        return nb.NamedTuple(arrays, kind)
-
-    f32, i32, u8 = nb.float32, nb.int32, nb.uint8
-    vectors, scalars = array(f32, 2), array(f32, 1)
-    grids = array(i32, 2)
-    state = fields(
-        MapState, *[array(i32, 1)] * 2, grids, grids, array(i32, 1), vectors, *[array(u8, 2)] * 2, grids, vectors,
-        scalars, *[array(i32, 1)] * 3, array(u8, 2),
-    )  # fmt: skip
-    ptx = compile_ptx(
-        map_cuda, array(f32, 3), fields(MapCameras, vectors, *[scalars] * 3, vectors),
-        fields(Agents, vectors, scalars, *[array(i32, 1)] * 2, vectors), fields(MappingParameters, *[f32] * 6),
-        fields(Schedule, *[grids] * 3), fields(SearchBuffers, *[grids] * 4), state, vectors, array(f32, 4),
-    )  # fmt: skip
-
-    assert all(word in ptx for word in ("global.min.s32", "atom.shared.or.b32", "atom.shared.add.u32", "bar.sync"))
-    assert not any(
-        "f64" in line.split("\t")[1] for line in ptx.splitlines() if line.startswith("\t") and "\t" in line[1:]
-    )
+    given, depth, waypoint = kernel_arguments(), np.zeros((1, 8, 8), np.float32), np.zeros((1, 2), np.float32)
+    records = (given[name] for name in ("cameras", "agents", "parameters", "schedule", "search", "state"))
+    check_ptx(compile_ptx(map_cuda, *map(typeof, (depth, *records, waypoint, np.zeros((1, 1, 8, 8), np.float32)))))
 
 
 def test_specs_and_errors(house):

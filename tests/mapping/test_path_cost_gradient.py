@@ -1,16 +1,17 @@
 """Path costs and their gradient: against the reference mapper, as sums of cell costs, as slopes, CPU against CUDA."""
 
+import numpy as np
 import pytest
 import torch
-from map_helpers import follow_waypoints, reference_costs
-from numba import types as nb
+from map_helpers import follow_waypoints, kernel_arguments, reference_costs
+from numba import typeof
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.learn.path_cost_gradient import PathEnds, gradient_cuda, path_costs, path_costs_cuda
-from batchnav.mapping.shortest_path import UNREACHED, SearchBuffers
-from batchnav.mapping.state import CELLS, SIDE, MapLayers, MapState
+from batchnav.mapping.shortest_path import UNREACHED
+from batchnav.mapping.state import CELLS, SIDE, MapLayers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 MAPS, STARTS = 3, 5
@@ -107,17 +108,8 @@ def test_cuda_equals_the_cpu(given):
 
 
 def test_kernels_compile_for_the_gpu(compile_ptx):
-    def array(kind, dimensions):
-        return nb.Array(kind, dimensions, "C")
-
-    f32, i32, u8 = nb.float32, nb.int32, nb.uint8
-    grids = array(i32, 2)
-    ends = nb.NamedTuple((array(i32, 1), grids), PathEnds)
-    state = nb.NamedTuple(
-        (*[array(i32, 1)] * 2, grids, grids, array(i32, 1), array(f32, 2), *[array(u8, 2)] * 2, grids, array(f32, 2),
-         array(f32, 1), *[array(i32, 1)] * 3, array(u8, 2)), MapState,
-    )  # fmt: skip
-    search = nb.NamedTuple((grids,) * 4, SearchBuffers)
-    ptx = compile_ptx(path_costs_cuda, ends, state, search, grids)
+    given, costs = kernel_arguments(), np.zeros((1, STARTS), np.int32)
+    ends, state, search = PathEnds(np.zeros(1, np.int32), costs), given["state"], given["search"]
+    ptx = compile_ptx(path_costs_cuda, *map(typeof, (ends, state, search, costs)))
     assert all(word in ptx for word in ("global.min.s32", "bar.sync"))
-    assert "atom.global.add.u32" in compile_ptx(gradient_cuda, ends, grids, state, search, grids)
+    assert "atom.global.add.u32" in compile_ptx(gradient_cuda, *map(typeof, (ends, costs, state, search, costs)))

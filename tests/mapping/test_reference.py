@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from map_helpers import SENSORS, agent_and_goal, reference_costs, reference_layers, towards
+from map_helpers import (
+    SENSORS,
+    agent_and_goal,
+    reference_camera,
+    reference_costs,
+    reference_layers,
+    start_maps,
+    towards,
+)
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
@@ -27,24 +35,12 @@ def house():
     return find_scene("house:3")
 
 
-def start_maps(env):
-    """One `ReferenceMap` per agent, at the start of its episode."""
-    parameters, bodies = env.mapper._parameters, env.sim.bodies
-    body = reference.Body(*map(float, parameters[:5]))
-    goals = env.task.state.goal[:, [0, 2]].cpu().numpy()
-    position, heading = bodies.position.cpu().numpy(), bodies.heading.cpu().numpy()
-    return [reference.ReferenceMap(position[i], float(heading[i]), goals[i], body) for i in range(env.num_envs)]
-
-
 def update_maps(env, maps):
     """Integrate the current observation of each agent."""
-    bodies, cameras = env.sim.bodies, env.frame.cameras("")
-    depth = env.frame.depth("").cpu().numpy()
+    bodies, depth = env.sim.bodies, env.frame.depth("").cpu().numpy()
     for i, each in enumerate(maps):
-        values = (float(values[i]) for values in (cameras.heading, cameras.pitch, cameras.tan_half_hfov))
-        camera = reference.Camera(cameras.position[i].cpu().numpy(), *values)
         position, heading = bodies.position[i].cpu().numpy(), float(bodies.heading[i])
-        each.update(position, heading, int(bodies.collisions[i]), depth[i], camera)
+        each.update(position, heading, int(bodies.collisions[i]), depth[i], reference_camera(env, i))
 
 
 def compare_layers(env, maps):
@@ -63,7 +59,7 @@ def test_maps_agree(house, device, settings):
     """Agents follow their waypoints; every fourth step is forward regardless, so that they collide."""
     env = NavEnv(SceneBank.pack([house], device), N, sensors=SENSORS, height=24, width=24, **settings)
     observation, _ = env.reset(seed=5)
-    maps = start_maps(env)
+    maps = start_maps(env, env.task.state.goal[:, [0, 2]])
     update_maps(env, maps)
     for step in range(30):
         action = towards(observation["waypoint"][:, 1])
