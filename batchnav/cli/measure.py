@@ -9,11 +9,10 @@ from batchnav.agents.registry import REFERENCE_AGENTS, agent_name
 from batchnav.cli.console import show
 from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.config import to_dict
-from batchnav.data.folders import SCENES_DIR
 from batchnav.envs.config import with_camera
 from batchnav.envs.observations import goal_categories_of, needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
-from batchnav.evaluation.players import Player, ReferencePlayer, find_players, policy_name
+from batchnav.evaluation.players import DEFAULT_TASK, Player, ReferencePlayer, find_players, policy_name
 from batchnav.evaluation.results import result_rows, write_results
 from batchnav.evaluation.run import Evaluation, Played
 from batchnav.export.ros_map import agent_map, describe
@@ -33,6 +32,8 @@ from batchnav.view.video import save_gif, save_mp4, video_frames
 
 NUM_VIDEOS, VIDEO_MAP_SIZE = 6, 360
 """Number of episodes shown in videos, and the longer side of their maps, pixels."""
+SHARED_WITH_VIEWER = "scenes_dir", "device", "renderer", "sample"
+"""Options that `batchnav view` has too."""
 MAX_LISTED = 20
 """Number of printed episodes whose file states another distance; results.json has all of them."""
 
@@ -45,7 +46,8 @@ def measure(options: Options, ranks: Ranks) -> None:
     players = find_players(options.agents, ranks.device, options.task, options.sample, options.seed)
     for player in players.values():
         player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
-    first, out = next(iter(players.values())), options.out or default_folder(options)
+    first = next(iter(players.values()))
+    out = options.out or default_folder(options, first.config.task_name)
     if options.maps and not first.config.has_map:
         sensors = ", ".join(first.config.sensors) or "none"
         raise ArgumentError(
@@ -102,16 +104,27 @@ def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[s
 def next_steps(options: Options, task: str) -> list[str]:
     """Lines with commands that show what the agents did: a report, and the viewer."""
     episodes = ("--split", options.split) if options.episodes is None else ("--episodes", options.episodes)
-    folder = () if options.scenes_dir == SCENES_DIR else ("--scenes-dir", options.scenes_dir)
     lines = []
     if not options.report:
-        evaluate = "batchnav", "evaluate", *options.agents, "--task", task, *episodes, *folder, "--report"
+        again = chosen(options, *SHARED_WITH_VIEWER, "num_envs", "seed", "camera_height", "hfov_deg", "out")
+        evaluate = "batchnav", "evaluate", *options.agents, "--task", task, *episodes, *again, "--report"
         lines.append(next_command("write a report", *evaluate))
     file = TASKS[task].episode_file.format(split=options.split).removesuffix(".json.gz")
     shown, its_task = options.episodes or file, () if task == "pointnav" else ("--task", task)
-    view = "batchnav", "view", "--episodes", shown, *its_task, *folder, "--agents", *options.agents
+    again = chosen(options, *SHARED_WITH_VIEWER)
+    view = "batchnav", "view", "--episodes", shown, *its_task, *again, "--agents", *options.agents
     lines.append(next_command("watch them in the browser", *view))
     return lines
+
+
+def chosen(options: Options, *names: str) -> list[object]:
+    """Words of a command line that set those of the named options whose values are not their defaults."""
+    words: list[object] = []
+    for name in names:
+        value, option = getattr(options, name), name.replace("_", "-")
+        if value != getattr(Options, name):
+            words += [f"--no-{option}"] if value is False else [f"--{option}", value]
+    return words
 
 
 def write_videos(evaluation: Evaluation, player: Player, folder: Path, kind: str) -> None:
@@ -139,19 +152,22 @@ def write_maps(evaluation: Evaluation, player: Player, folder: Path) -> None:
     show(f"maps: {folder}")
 
 
-def default_folder(options: Options) -> Path:
-    """Folder for results: in the folder of a single policy; in `runs` for bundled policies and for several agents."""
+def default_folder(options: Options, task: str = DEFAULT_TASK) -> Path:
+    """Folder for results: in the folder of a single policy; in `runs` for bundled policies and for several agents.
+
+    Folders of agents that play several tasks have the name of the task, apart from PointNav.
+    """
     words = options.agents
     played = options.split if options.episodes is None else options.episodes.name.partition(".")[0]
     played += "" if options.camera_height is None else f"_{options.camera_height:g}m"
     played += "" if options.hfov_deg is None else f"_{options.hfov_deg:g}deg"
+    played_as = played if task == DEFAULT_TASK else f"{task}_{played}"
     if len(words) > 1:
-        return Path("runs") / f"compared_{played}"
-    folder = Path("runs") / agent_name(words[0])
-    if agent_name(words[0]) not in REFERENCE_AGENTS:
-        policy = find_policy(words[0])
-        folder = Path("runs") / policy_name(policy) if bundled_name(policy) else policy.parent
-    return folder / f"eval_{played}"
+        return Path("runs") / f"compared_{played_as}"
+    if agent_name(words[0]) in REFERENCE_AGENTS:
+        return Path("runs") / agent_name(words[0]) / f"eval_{played_as}"
+    policy = find_policy(words[0])
+    return (Path("runs") / policy_name(policy) if bundled_name(policy) else policy.parent) / f"eval_{played}"
 
 
 def print_results(name: str, played: Played, episodes: str) -> None:

@@ -19,8 +19,8 @@ class EvaluateOptions:
     """Agents to evaluate: policies (files, run folders, bundled names such as pointnav_h200) and reference agents of
     the task (random, forward, greedy, map_planner, map_planner_anticipation, map_searcher, shortest_path,
     frontier)."""
-    task: str = "pointnav"
-    """Task of reference agents that are evaluated without a policy; a policy's file names its task."""
+    task: str | None = None
+    """Task of the agents. Default: that of the policies; pointnav for reference agents without a policy."""
     split: str = "val"
     """Name of a fixed episode file of the task. All tasks: val, test (procedural houses). PointNav and ObjectNav:
     building (corridor floors). ObjectNav: procthor (ProcTHOR houses). PointNav: hall, block, scan, course (other scene

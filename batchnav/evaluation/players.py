@@ -26,6 +26,8 @@ from batchnav.runtime.files.bundled import WEIGHTS, find_policy
 from batchnav.runtime.files.reading import read_regular
 from batchnav.tasks import TASKS
 
+DEFAULT_TASK = "pointnav"
+"""Task of reference agents where neither a policy nor an option names one."""
 HASH_DIGITS = 16
 """Hex digits kept of a policy file's SHA-256."""
 
@@ -119,28 +121,34 @@ def policy_name(checkpoint: Path) -> str:
 
 
 def find_players(
-    words: Sequence[str], device: torch.device, task_name: str, sample: bool = True, seed: int = 0
+    words: Sequence[str], device: torch.device, task_name: str | None = None, sample: bool = True, seed: int = 0
 ) -> dict[str, Player]:
     """The agents by their names in tables. Policies come first, since they determine the task.
 
     Args:
         words: policies (files, run folders, bundled names) and names of reference agents.
         device: device of the policies.
-        task_name: task of the reference agents where there is no policy.
+        task_name: task of the agents; None: that of the policies, `DEFAULT_TASK` where there is no policy.
         sample: sample the policies' actions; False: take the most probable ones.
         seed: seed for action sampling.
 
     Raises:
-        ArgumentError: the agents have different tasks or bodies, or a reference agent cannot play the task.
+        ArgumentError: the agents have different tasks or bodies, the policies have another task than `task_name`, or a
+            reference agent cannot play the task.
         CheckpointError: a word is neither a policy nor a reference agent.
     """
     reference = [word for word in words if agent_name(word) in REFERENCE_AGENTS and not Path(word).exists()]
-    files = [_policy_file(word, task_name) for word in words if word not in reference]
+    files = [_policy_file(word, task_name or DEFAULT_TASK) for word in words if word not in reference]
     policies = [PolicyPlayer(file, device, sample, seed) for file in files]
     players: dict[str, Player] = {player.name: player for player in policies}
     if len(players) < len(policies):
         raise ArgumentError(f"agents: found {', '.join(words)}, expected policies in folders of different names")
-    config = policies[0].config if policies else nav_config(None, {}, task_name)
+    config = policies[0].config if policies else nav_config(None, {}, task_name or DEFAULT_TASK)
+    if config.task_name != (task_name or config.task_name):
+        raise ArgumentError(
+            f"--task: found {task_name}, expected {config.task_name}, the task of the policy {policies[0].name}; omit "
+            f"--task, or name a policy of {task_name}"
+        )
     task = TASKS[config.task_name]
     for name, player in players.items():
         if (player.config.task, player.config.body) != (config.task, config.body):

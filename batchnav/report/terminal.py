@@ -1,4 +1,4 @@
-"""Evaluation results as tables for a terminal of 80 columns."""
+"""Evaluation results as tables for a terminal of 80 columns; a narrower one wraps their lines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.console.terminal import terminal
 from batchnav.types import Metric
 
+WIDTH = 80
+"""Smallest width of a table, columns."""
+
 
 def print_scenes(title: str, scenes: Mapping[str, Summary], metrics: Sequence[Metric]) -> None:
     """Print the mean of each shown metric, one line per scene."""
@@ -23,7 +26,7 @@ def print_scenes(title: str, scenes: Mapping[str, Summary], metrics: Sequence[Me
     for scene, summary in scenes.items():
         means = (format_interval(summary[name])[0] for name in shown)
         table.add_row(scene, str(summary[shown[0]].count), *means)
-    terminal().print(table)
+    _print(table)
 
 
 def print_agents(title: str, agents: Mapping[str, Summary], metrics: Sequence[Metric]) -> None:
@@ -44,4 +47,11 @@ def print_agents(title: str, agents: Mapping[str, Summary], metrics: Sequence[Me
         table.add_section()
     count = next(iter(agents.values()))[names[0]]
     table.caption = f"{number_of(count.count, 'episode')} in {number_of(count.scenes, 'scene')}"
-    terminal().print(table)
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    """Print a table, which leaves no column out."""
+    console = terminal()
+    console.width = max(console.width, WIDTH)
+    console.print(table)

@@ -1,11 +1,14 @@
 """Commands name commands for next steps; each of them runs as it is printed."""
 
+import dataclasses
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 from worlds import episodes_on, write_floor
 
+from batchnav.cli.evaluate import parse
 from batchnav.cli.measure import next_steps
 from batchnav.cli.options import EvaluateOptions
 from batchnav.data.episodes.episode_file import save_episodes
@@ -100,6 +103,16 @@ def test_evaluate_of_bundled_episodes():
     for task, name in (("pointnav", "val"), ("objectnav", "objectnav_val"), ("explore", "starts_val")):
         view = shlex.split(next_steps(EvaluateOptions(("forward",), split="val"), task)[1].partition(": ")[2])
         assert view[2:4] == ["--episodes", name] and find_episodes(name).is_file()
+
+
+def test_the_next_command_plays_the_same_evaluation():
+    camera = {"camera_height": 0.88, "hfov_deg": 79.0}
+    options = EvaluateOptions(("forward",), device="cpu", sample=False, seed=3, out=Path("an out"), **camera)
+    report, view = (shlex.split(line.partition(": ")[2]) for line in next_steps(options, "objectnav"))
+    found = parse(report[2:])
+    assert found == dataclasses.replace(options, report=True, task="objectnav")
+    assert view[view.index("--task") :] == [
+        "--task", "objectnav", "--device", "cpu", "--no-sample", "--agents", "forward"]  # fmt: skip
 
 
 def test_train(run, folder, monkeypatch, caplog):

@@ -61,6 +61,17 @@ def test_a_metric_of_an_agent_is_one_line_of_80_columns(capsys, monkeypatch, nam
     assert all((name in lines[i * len(shown)]) == (len(names) > 1) for i, name in enumerate(names))
 
 
+def test_tables_on_a_narrow_terminal_have_all_columns(capsys, monkeypatch):
+    def printed(columns):
+        monkeypatch.setenv("COLUMNS", columns)
+        print_scenes("by scene", {"house:1100012": summary}, METRIC_SPECS)
+        print_agents("mine", {"greedy": summary, "random": summary}, METRIC_SPECS)
+        return capsys.readouterr().out
+
+    summary = summarise(dict.fromkeys(METRICS, np.array([0.0, 1.0] * 5)) | {"scene": np.zeros(10)}, METRIC_SPECS)
+    assert printed("40") == printed("80")
+
+
 def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
     """Tables fit 80 columns, with the agent's means last; without --append-results, result files do not change."""
     rows = []
@@ -74,8 +85,9 @@ def test_what_is_printed_and_recorded(rooms, tmp_path, capsys, monkeypatch):
     assert max(map(len, tables)) <= 80 and "…" not in text
     assert where == f"results: {tmp_path / 'results.json'}"
     episodes = f"--episodes {rooms / 'mine.json.gz'}"
-    assert report == f"To write a report: batchnav evaluate forward --task pointnav {episodes} --report"
-    assert watch == f"To watch them in the browser: batchnav view {episodes} --agents forward"
+    again = f"{episodes} --device cpu --out {tmp_path}"
+    assert report == f"To write a report: batchnav evaluate forward --task pointnav {again} --report"
+    assert watch == f"To watch them in the browser: batchnav view {episodes} --device cpu --agents forward"
     last = text[text.index("forward agent on mine.json.gz") :]
     for words in ("95% over episodes", "95% over scenes", "distance to goal", "0.722–1.000", "10 episodes in 2 scenes"):
         assert words in last
@@ -224,6 +236,13 @@ def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     assert folder_of("pointnav_h200") == Path("runs/pointnav_h200/eval_val")
     assert folder_of(checkpoint, episodes=Path("data/mine.json.gz")) == checkpoint.parent / "eval_mine"
     assert folder_of("greedy") == Path("runs/greedy/eval_val")
+    # Agents that play several tasks have a folder for each.
+    assert default_folder(program.Options(agents=("greedy",)), "imagenav") == Path("runs/greedy/eval_imagenav_val")
+    several = program.Options(agents=("greedy", str(checkpoint)), split="test")
+    assert default_folder(several) == Path("runs/compared_test")
+    assert default_folder(several, "objectnav") == Path("runs/compared_objectnav_test")
+    bundled = program.Options(agents=("objectnav_rgbd_small",))
+    assert default_folder(bundled, "objectnav") == Path("runs/objectnav_rgbd_small/eval_val")
     # Results with another camera have another folder.
     assert folder_of("greedy", camera_height=0.88, hfov_deg=79.0) == Path("runs/greedy/eval_val_0.88m_79deg")
 
@@ -243,6 +262,10 @@ def test_bad_commands(rooms, tmp_path):
         (program.Options(), "agents: found none"),
         (program.Options(agents=("greedy",), num_envs=0), "--num-envs: found 0, expected an integer from 1 to"),
         (program.Options(agents=("greedy",), report_episodes=-1), "--report-episodes: found -1, expected an integer"),
+        (
+            program.Options(agents=("pointnav_plan_small",), task="objectnav", device="cpu"),
+            "--task: found objectnav, expected pointnav, the task of the policy pointnav_plan_small; omit --task, or",
+        ),
     ):
         with pytest.raises(ArgumentError, match=message):
             program.main(options)
