@@ -158,14 +158,14 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
     found = load_policy(path).network
     more = policy.embeddings.keys() - found.observation_shapes.keys()
     alike = {
-        "config": replace(policy.config, polar=tuple(n for n in policy.config.polar if n not in more)),
         "observation_shapes": {n: shape for n, shape in policy.observation_shapes.items() if n not in more},
         "num_categories": {n: size for n, size in policy.num_categories.items() if n not in more},
         "action_space": policy.action_space,
+        "config": replace(policy.config, polar=tuple(n for n in policy.config.polar if n not in more)),
     }
     for name, expected in alike.items():
         if (has := getattr(found, name)) != expected:
-            raise CheckpointError(f"{path}: {name}: found {has}, expected {expected}")
+            raise CheckpointError(f"{path}: {name}: found {_where_other(has, expected)}")
     if more and not policy.body.input_weights:
         raise CheckpointError(
             f"{path}: found a policy that does not read {', '.join(sorted(more))}, expected one that does, "
@@ -177,6 +177,19 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
         none = weights[read].new_zeros(len(weights[read]), policy.config.embedding_size)
         weights[read] = torch.cat([parts.get(name, none) for name in policy.body_inputs], dim=1)
     policy.load_state_dict(weights)
+
+
+def _where_other(found: Any, expected: Any) -> str:
+    """Both values, for a message; of mappings and dataclasses only the parts that differ."""
+    if isinstance(found, PolicyConfig):
+        found, expected = vars(found), vars(expected)
+    if isinstance(found, dict):
+        names = [name for name in {**found, **expected} if found.get(name) != expected.get(name)]
+        found, expected = (
+            ", ".join(f"{name}={values[name]}" for name in names if name in values) or "none of them"
+            for values in (found, expected)
+        )
+    return f"{found}, expected {expected}"
 
 
 def _actions_metadata(policy: ActorCritic) -> dict[str, str]:

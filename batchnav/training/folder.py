@@ -39,6 +39,8 @@ CONFIG_NAME = "config.yaml"
 OTHERS = "others"
 """Key of the saved state: list of the parts `PER_RANK` of ranks 1, 2 and so on."""
 PAGE = "report.html"
+_TASK = "env.task.name"
+"""Setting that the message about a changed configuration names first."""
 _CHANGE = "# from frame "
 """Prefix of the comments in `config.yaml` that list changes."""
 
@@ -111,7 +113,7 @@ class RunFolder:
         )
         different = [key for key in expected if found.get(key) != expected[key]]
         if different and not allowed:
-            key = different[0]
+            key = _TASK if _TASK in different else different[0]
             raise CheckpointError(
                 f"{self.path}: holds a run with {key} = {shortened(found.get(key))}, expected "
                 f"{shortened(expected[key])} as configured now; choose another --out, or continue with the change by "

@@ -52,7 +52,10 @@ def parse(arguments: Sequence[str]) -> Command:
     if known.resume and known.config:
         raise ConfigError(f"--config: found {known.config} with --resume, expected the configuration of {known.out}")
     if known.resume and not (known.out / CONFIG_NAME).is_file():
-        raise ConfigError(f"{known.out / CONFIG_NAME}: no such file, expected the folder of a run to continue")
+        raise ConfigError(
+            f"{known.out / CONFIG_NAME}: no such file, expected the folder of a run to continue; name it by --out, as "
+            f"in --resume --out runs/mine"
+        )
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
     default = load_config(find_config(name), TrainingConfig, warn=not known.resume)
     filled = Command(run=default, config=known.config or "")

@@ -98,7 +98,9 @@ def test_local_ranks_start_before_scenes_are_made_and_end_on_failure(run, tmp_pa
 
 
 def test_resume_needs_the_folder_of_a_run(run, tmp_path):
-    with pytest.raises(SystemExit, match=r"config\.yaml: no such file, expected the folder of a run to continue"):
+    with pytest.raises(
+        SystemExit, match=r"config\.yaml: no such file, expected the folder of a run .*; name it by --out"
+    ):
         run("train", "--resume", "--out", tmp_path)
 
 

@@ -106,8 +106,11 @@ def test_load_weights_needs_an_equal_network(policy, saved):
     with pytest.raises(CheckpointError, match=r"action_space: found Discrete\(4\), expected Discrete\(6\)"):
         load_weights(ActorCritic(SPACE, spaces.Discrete(6), CONFIG), saved)
     larger = dataclasses.replace(CONFIG, hidden_size=32)
-    with pytest.raises(CheckpointError, match=r"config: found .*hidden_size=16.*, expected .*hidden_size=32"):
+    with pytest.raises(CheckpointError, match=r"config: found hidden_size=16, expected hidden_size=32$"):
         load_weights(ActorCritic(SPACE, spaces.Discrete(4), larger), saved)
+    without = spaces.Dict({"goal": SPACE["goal"]})
+    with pytest.raises(CheckpointError, match=r"observation_shapes: found depth=\(.*\), expected none of them$"):
+        load_weights(ActorCritic(without, spaces.Discrete(4), CONFIG), saved)
 
 
 @pytest.mark.parametrize("lstm_layers", [0, 2])
@@ -136,7 +139,7 @@ def test_a_network_that_reads_more_begins_with_the_same_actions(tmp_path, lstm_l
     assert not read[:, begin : begin + width].any()
     assert read.grad[:, begin : begin + width].any()
     save_policy(more, tmp_path / "more.safetensors")
-    with pytest.raises(CheckpointError, match=r"config: found .*bearing.*, expected"):
+    with pytest.raises(CheckpointError, match=r"observation_shapes: found .*bearing.*, expected"):
         load_weights(less, tmp_path / "more.safetensors")
 
 

@@ -154,6 +154,12 @@ def test_a_failed_first_start_leaves_the_folder_free(tmp_path, run):
     assert (out / "metrics.jsonl").read_text() == ""
 
 
+def test_another_task_is_named_first(out, run):
+    other = make_run(env={"preset": "objectnav_houses"})
+    with pytest.raises(CheckpointError, match=r"holds a run with env\.task\.name = 'pointnav', expected 'objectnav'"):
+        RunFolder(out, other)
+
+
 def test_weights_alone_reserve_the_folder(out, run):
     (out / "resume.pt").rename(out / "policy.safetensors")
     with pytest.raises(CheckpointError, match="holds a run with seed = 0, expected 1"):
