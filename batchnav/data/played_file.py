@@ -14,7 +14,7 @@ import torch
 
 from batchnav.data.episodes.episode import Episode, group_by_scene
 from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.episodes.playing import check_episodes, episode_table, in_scene_frames
+from batchnav.data.episodes.playing import check_episodes, episode_table, in_scene_frames, scene_rows
 from batchnav.data.objectnav.episode import ObjectNavDataset, ObjectNavEpisode
 from batchnav.data.objectnav.episode_file import load_objectnav
 from batchnav.data.objectnav.fixed import goals_in, lacks_view_points
@@ -121,11 +121,9 @@ def played_table(
     if goal_categories is None:
         return episode_table(episodes, [scene.name for scene in scenes], device)
     number = {name: k for k, name in enumerate(tuple(goal_categories) or categories_of(scenes))}
-    index = {scene.name: k for k, scene in enumerate(scenes)}
+    rows = scene_rows(episodes, [scene.name for scene in scenes])
     for episode in episodes:
         where = f"episode {episode.episode_id!r} of scene {episode.scene_id!r}"
-        if episode.scene_id not in index:
-            raise EpisodeError(f"{where}: field 'scene_id': found a scene that is not loaded")
         if episode.goal_name not in number:
             raise EpisodeError(
                 f"{where}: field 'object_category': found {episode.goal_name!r}, expected one of the task's: "
@@ -137,7 +135,7 @@ def played_table(
 
     start = tensor([episode.start_position for episode in episodes], torch.float32)
     return EpisodeTable(
-        scene=tensor([index[episode.scene_id] for episode in episodes], torch.int32), start=start,
+        scene=tensor(rows, torch.int32), start=start,
         heading=tensor([episode.heading for episode in episodes], torch.float32), goal=start,
         category=tensor([number[episode.goal_name] for episode in episodes], torch.int64),
         goal_image=tensor([getattr(episode, "goal_image_id", 0) for episode in episodes], torch.int64),

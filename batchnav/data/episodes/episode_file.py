@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from batchnav.data.episodes.episode import Episode, Goal, group_by_scene, scene_name
+from batchnav.data.episodes.episode import Episode, Goal, scene_name
 from batchnav.data.episodes.fields import (
     ALL_SCENES,
     CONTENT,
     UNUSED,
     common_fields,
     content_files,
-    content_path,
     names_of,
     numbers_of,
     read_split,
     rotation_in,
+    write_split,
 )
-from batchnav.data.files import is_number, write_json_gz
+from batchnav.data.files import is_number
 from batchnav.errors import EpisodeError, shortened
 from batchnav.runtime.files.atomic import as_path
 
@@ -84,16 +84,7 @@ def save_episodes(episodes: Sequence[Episode], path: str | Path, content: bool =
 
     If `content` is True, each scene's episodes go to content/SCENE.json.gz, and `path` holds no episodes.
     """
-    path = Path(path)
-    if content:
-        by_scene = group_by_scene(episodes)
-        names = [scene_name(scene_id) for scene_id in by_scene]
-        if len(set(names)) < len(names):
-            raise EpisodeError(f"{path}: found two scenes with the same file name, expected different names")
-        for name, some in zip(names, by_scene.values(), strict=True):
-            write_json_gz({"episodes": [_plain(e) for e in some]}, content_path(CONTENT, path, name), EpisodeError)
-    rows = [] if content else [_plain(e) for e in episodes]
-    write_json_gz({"episodes": rows}, path, EpisodeError)
+    write_split(episodes, Path(path), content, lambda some, scene_id: {"episodes": list(map(_plain, some))})
 
 
 def _read_file(path: Path) -> dict:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from batchnav.data.episodes.episode import DEFAULT_CONFIG
-from batchnav.data.files import is_number, read_json
+from batchnav.data.episodes.episode import DEFAULT_CONFIG, AnyEpisode, group_by_scene, scene_name
+from batchnav.data.files import is_number, read_json, write_json_gz
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import EpisodeError, shortened
 
@@ -61,6 +61,47 @@ def content_files(data: dict, path: Path, scenes: Sequence[str]) -> list[Path]:
         if file not in files:
             raise EpisodeError(f"{file}: content_scenes: found no such file, expected one of {len(files)} there")
     return wanted
+
+
+def read_parts(path: Path, scenes: Sequence[str]) -> list[tuple[Path, dict[str, Any]]]:
+    """A split's file and its files of the wanted scenes (`content_files`), each with its JSON object."""
+    data = read_split(path)
+    return [(path, data)] + [(file, read_split(file)) for file in content_files(data, path, scenes)]
+
+
+def in_scenes(episodes: list[AnyEpisode], scenes: Sequence[str], path: Path) -> list[AnyEpisode]:
+    """The episodes in scenes with these short names; "*": all. EpisodeError where there are none."""
+    if ALL_SCENES not in scenes:
+        episodes = [episode for episode in episodes if scene_name(episode.scene_id) in scenes]
+    if not episodes:
+        raise EpisodeError(f"{path}: found no episodes, expected at least one in it or in files {CONTENT}")
+    return episodes
+
+
+def write_split(
+    episodes: Sequence[AnyEpisode],
+    path: Path,
+    content: bool,
+    rows: Callable[[Sequence[AnyEpisode], str], dict[str, Any]],
+) -> None:
+    """Write a split atomically; equal episodes give equal bytes.
+
+    Args:
+        episodes: the episodes of all scenes.
+        path: the split's file.
+        content: True for each scene's episodes in content/SCENE.json.gz, and a split's file without episodes.
+        rows: the JSON object of a file, from its episodes and the id of their scene; "" for the split's file.
+
+    EpisodeError for two scenes with the same short name.
+    """
+    if content:
+        by_scene = group_by_scene(episodes)
+        names = [scene_name(scene_id) for scene_id in by_scene]
+        if len(set(names)) < len(names):
+            raise EpisodeError(f"{path}: found two scenes with the same file name, expected different names")
+        for name, (scene_id, some) in zip(names, by_scene.items(), strict=True):
+            write_json_gz(rows(some, scene_id), content_path(CONTENT, path, name), EpisodeError)
+    write_json_gz(rows([] if content else episodes, ""), path, EpisodeError)
 
 
 def names_of(data: Any, where: str) -> tuple[dict[str, Any], str]:

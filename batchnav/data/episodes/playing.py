@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -63,13 +62,8 @@ def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], devic
     """
     if not episodes:
         raise EpisodeError("episodes: found none, expected at least one")
-    index = {name: k for k, name in enumerate(scene_names)}
+    rows = scene_rows(episodes, scene_names)
     for episode in episodes:
-        if episode.scene_id not in index:
-            known = ", ".join(map(repr, list(index)[:5])) + (", ..." if len(index) > 5 else "")
-            raise EpisodeError(
-                f"{_name(episode)}: field 'scene_id': found a scene that is not loaded, expected one of {known}"
-            )
         if problem := _several_goals(episode):
             raise EpisodeError(f"{_name(episode)}: {problem}")
 
@@ -77,12 +71,24 @@ def episode_table(episodes: Sequence[Episode], scene_names: Sequence[str], devic
         return torch.tensor(values, dtype=dtype, device=device)
 
     return EpisodeTable(
-        scene=tensor([index[e.scene_id] for e in episodes], torch.int32),
+        scene=tensor(rows, torch.int32),
         start=tensor([e.start_position for e in episodes], torch.float32),
         heading=tensor([e.heading for e in episodes], torch.float32),
         goal=tensor([e.goals[0].position for e in episodes], torch.float32),
         goal_heading=tensor([e.goal_heading for e in episodes], torch.float32),
     )
+
+
+def scene_rows(episodes: Sequence[Episode], scene_names: Sequence[str]) -> list[int]:
+    """Row of each episode's scene in `scene_names`. EpisodeError where it is not among them."""
+    index = {name: k for k, name in enumerate(scene_names)}
+    for episode in episodes:
+        if episode.scene_id not in index:
+            known = ", ".join(map(repr, list(index)[:5])) + (", ..." if len(index) > 5 else "")
+            raise EpisodeError(
+                f"{_name(episode)}: field 'scene_id': found a scene that is not loaded, expected one of {known}"
+            )
+    return [index[episode.scene_id] for episode in episodes]
 
 
 def check_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> list[Episode]:
@@ -145,8 +151,8 @@ def unplayable_episodes(episodes: Sequence[Episode], scenes: Mapping[str, Scene]
         islands = navmesh.island(snapped[0]), navmesh.island(snapped[1])
         distances = navmesh.geodesic_distance(starts, goals)
         for i, episode in enumerate(of_scene):
-            problem = _several_goals(episode) or _off_navmesh("start_position", starts[i], snapped[0][i])
-            problem = problem or _off_navmesh("goals[0].position", goals[i], snapped[1][i])
+            problem = _several_goals(episode) or off_navmesh("start_position", starts[i], snapped[0][i])
+            problem = problem or off_navmesh("goals[0].position", goals[i], snapped[1][i])
             if not problem and islands[0][i] != islands[1][i]:
                 problem = f"the goal lies on island {islands[1][i]} of the navmesh, "
                 problem += f"expected the start's island {islands[0][i]}"
@@ -166,10 +172,15 @@ def _several_goals(episode: Episode) -> str:
     return f"field 'goals': found {len(episode.goals)}, expected 1"
 
 
-def _off_navmesh(field: str, point: np.ndarray, snapped: np.ndarray) -> str:
+def is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
+    """bool [N]: True where the nearest points on the navmesh f32 [N, 3] are near enough to move points f32 [N, 3]."""
+    gap = snapped - points
+    return (np.hypot(gap[:, 0], gap[:, 2]) <= MAX_SNAP_DISTANCE) & (np.abs(gap[:, 1]) <= MAX_SNAP_HEIGHT)
+
+
+def off_navmesh(field: str, point: np.ndarray, snapped: np.ndarray) -> str:
     """Error message for a point [3] far from `snapped` [3], its nearest point on the navmesh; empty for a near one."""
-    gap = snapped - point
-    if math.hypot(gap[0], gap[2]) <= MAX_SNAP_DISTANCE and abs(gap[1]) <= MAX_SNAP_HEIGHT:
+    if is_near(point[None], snapped[None])[0]:
         return ""
     found, nearest = ([round(float(v), 3) for v in p] for p in (point, snapped))
     return f"field {field!r}: found {found}, expected a point on the navmesh (its nearest is {nearest})"

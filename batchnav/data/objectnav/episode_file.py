@@ -14,20 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from batchnav.data.episodes.episode import group_by_scene, scene_name
 from batchnav.data.episodes.fields import (
     ALL_SCENES,
-    CONTENT,
     ROTATION_TOLERANCE,
     UNUSED,
     common_fields,
-    content_files,
-    content_path,
+    in_scenes,
     names_of,
     numbers_of,
+    read_parts,
     read_split,
+    write_split,
 )
-from batchnav.data.files import is_number, write_json_gz
+from batchnav.data.files import is_number
 from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
 from batchnav.errors import EpisodeError, shortened
 from batchnav.runtime.files.atomic import as_path
@@ -60,23 +59,18 @@ def load_objectnav(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES
     has no id or no goals.
     """
     path = as_path(path)
-    data = read_split(path)
     folder = str(path.absolute().parent)
-    parts = [(path, data)] + [(file, read_split(file)) for file in content_files(data, path, content_scenes)]
     episodes: list[ObjectNavEpisode] = []
     goals: dict[str, list[FileGoal]] = {}
     ids: dict[str, dict[str, int]] = {}
-    for file, part in parts:
+    for file, part in read_parts(path, content_scenes):
         for key, values in _category_ids(part, file).items():
             if values and ids.setdefault(key, values) != values:
                 raise EpisodeError(f"{file}: field {key!r}: found other ids than in {path}, expected equal ids")
         found = _episodes(part, file, folder)
         goals |= _goals_by_category(part, found, file)
         episodes += found
-    if ALL_SCENES not in content_scenes:
-        episodes = [episode for episode in episodes if scene_name(episode.scene_id) in content_scenes]
-    if not episodes:
-        raise EpisodeError(f"{path}: found no episodes, expected at least one in it or in files {CONTENT}")
+    episodes = in_scenes(episodes, content_scenes, path)
     annotation_key = next((key for key in _ANNOTATION_IDS if key in ids), _ANNOTATION_IDS[0])
     dataset = ObjectNavDataset(
         _numbered(episodes), goals, ids.get(_TASK_IDS, {}), ids.get(annotation_key, {}), annotation_key
@@ -90,21 +84,15 @@ def save_objectnav(dataset: ObjectNavDataset, path: str | Path, content: bool = 
 
     If `content` is True, each scene's episodes and goals go to content/SCENE.json.gz, else all go to `path`.
     """
-    path = Path(path)
     maps = {_TASK_IDS: dataset.category_ids, dataset.annotation_key: dataset.annotation_ids}
-    by_scene = group_by_scene(dataset.episodes)
-    names = [scene_name(scene_id) for scene_id in by_scene]
-    if content and len(set(names)) < len(names):
-        raise EpisodeError(f"{path}: found two scenes with the same file name, expected different names")
-    for name, (scene_id, some) in zip(names, by_scene.items(), strict=True):
-        if content:
-            goals = _plain_goals({k: v for k, v in dataset.goals.items() if k.startswith(goals_key(scene_id, ""))})
-            rows = {"goals_by_category": goals, "episodes": list(map(plain_episode, some)), **maps}
-            write_json_gz(rows, content_path(CONTENT, path, name), EpisodeError)
-    rest = {} if content else {"goals_by_category": _plain_goals(dataset.goals)}
-    write_json_gz(
-        {**rest, "episodes": [] if content else list(map(plain_episode, dataset.episodes)), **maps}, path, EpisodeError
-    )
+
+    def rows(episodes: Sequence[ObjectNavEpisode], scene_id: str) -> dict[str, Any]:
+        prefix = goals_key(scene_id, "") if scene_id else ""
+        goals = {key: list(map(plain_goal, some)) for key, some in dataset.goals.items() if key.startswith(prefix)}
+        held = {"goals_by_category": goals} if episodes else {}
+        return {**held, "episodes": list(map(plain_episode, episodes)), **maps}
+
+    write_split(dataset.episodes, Path(path), content, rows)
 
 
 def _category_ids(data: dict, path: Path) -> dict[str, dict[str, int]]:
@@ -266,10 +254,6 @@ def plain_episode(episode: ObjectNavEpisode) -> dict:
         "object_category": episode.object_category,
         **({} if children is None else {"children_object_categories": list(children)}),
     }
-
-
-def _plain_goals(goals: dict[str, list[FileGoal]]) -> dict[str, list[dict]]:
-    return {key: list(map(plain_goal, some)) for key, some in goals.items()}
 
 
 def plain_goal(goal: FileGoal) -> dict:

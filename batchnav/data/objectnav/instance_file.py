@@ -14,17 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from batchnav.data.episodes.episode import group_by_scene, rotation_of, scene_name
+from batchnav.data.episodes.episode import rotation_of, scene_name
 from batchnav.data.episodes.fields import (
     ALL_SCENES,
-    CONTENT,
     ROTATION_TOLERANCE,
     content_files,
-    content_path,
+    in_scenes,
     numbers_of,
+    read_parts,
     read_split,
+    write_split,
 )
-from batchnav.data.files import is_number, write_json_gz
+from batchnav.data.files import is_number
 from batchnav.data.objectnav.episode import FROM_FILE, FileGoal, ObjectNavEpisode
 from batchnav.data.objectnav.episode_file import episode_of, goal_of, plain_episode, plain_goal
 from batchnav.data.objectnav.generate import category_episodes, in_turn
@@ -36,9 +37,11 @@ from batchnav.scene.goals import NO_IMAGES, ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
 
 _IMAGE_GOALS = "image_goals"
+"""Key of the images of a goal."""
 _IMAGE_SIZE = [512, 512]
 """Rows and columns of Habitat's images of goals."""
 _HFOVS_DEG = 1.0, 170.0
+"""Smallest and largest field of view of an image, degrees."""
 
 
 @dataclass(frozen=True)
@@ -123,19 +126,15 @@ def load_instances(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES
     a camera, and for an episode whose object or image is missing.
     """
     path = as_path(path)
-    data = read_split(path)
     folder, episodes = str(path.absolute().parent), list[InstanceEpisode]()
     goals: dict[str, FileGoal] = {}
-    for file, part in [(path, data)] + [(file, read_split(file)) for file in content_files(data, path, content_scenes)]:
+    for file, part in read_parts(path, content_scenes):
         found = part.get("goals", {})
         if not isinstance(found, dict):
             raise EpisodeError(f"{file}: field 'goals': found {shortened(found)}, expected goals by scene and object")
         goals |= {key: goal_of(goal, f"{file}: goals {key!r}") for key, goal in found.items()}
         episodes += [_episode(item, f"{file}: episode {i}", folder) for i, item in enumerate(part["episodes"])]
-    if ALL_SCENES not in content_scenes:
-        episodes = [episode for episode in episodes if scene_name(episode.scene_id) in content_scenes]
-    if not episodes:
-        raise EpisodeError(f"{path}: found no episodes, expected at least one in it or in files {CONTENT}")
+    episodes = in_scenes(episodes, content_scenes, path)
     counts = {key: len(images_of_goal(goal, f"{path}: goals {key!r}")) for key, goal in goals.items()}
     for episode in episodes:
         where = f"{path}: episode {episode.episode_id!r} of scene {episode.scene_id!r}"
@@ -143,7 +142,7 @@ def load_instances(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES
         if not 0 <= episode.goal_image_id < count:
             raise EpisodeError(
                 f"{where}: field 'goal_image_id': found {episode.goal_image_id} of object {episode.goal_object_id!r}, "
-                f"which has {count} images in the file"
+                f"expected the number of one of its {count} images in the file, from 0"
             )
     return InstanceDataset(episodes, goals)
 
@@ -153,19 +152,14 @@ def save_instances(dataset: InstanceDataset, path: str | Path, content: bool = T
 
     If `content` is True, each scene's episodes and goals go to content/SCENE.json.gz, else all go to `path`.
     """
-    path = Path(path)
-    by_scene = group_by_scene(dataset.episodes)
-    names = [scene_name(scene_id) for scene_id in by_scene]
-    if content and len(set(names)) < len(names):
-        raise EpisodeError(f"{path}: found two scenes with the same file name, expected different names")
-    for name, some in zip(names, by_scene.values(), strict=True):
-        goals = {key: plain_goal(goal) for key, goal in dataset.goals.items() if key.startswith(f"{name}_")}
-        if content:
-            rows = {"goals": goals, "episodes": list(map(_plain, some))}
-            write_json_gz(rows, content_path(CONTENT, path, name), EpisodeError)
-    whole = {"goals": {key: plain_goal(goal) for key, goal in dataset.goals.items()}}
-    rest: dict[str, Any] = {} if content else whole
-    write_json_gz({**rest, "episodes": [] if content else list(map(_plain, dataset.episodes))}, path, EpisodeError)
+
+    def rows(episodes: Sequence[InstanceEpisode], scene_id: str) -> dict[str, Any]:
+        prefix = instance_key(scene_id, "") if scene_id else ""
+        goals = {key: plain_goal(goal) for key, goal in dataset.goals.items() if key.startswith(prefix)}
+        held = {"goals": goals} if episodes else {}
+        return {**held, "episodes": list(map(_plain, episodes))}
+
+    write_split(dataset.episodes, Path(path), content, rows)
 
 
 def images_of_goal(goal: FileGoal, where: str) -> np.ndarray:
@@ -183,8 +177,9 @@ def _camera_of(row: Any, where: str) -> tuple[float, ...]:
         raise EpisodeError(f"{where}: found {shortened(row)}, expected an object")
     position, rotation = numbers_of(row, "position", 3, where), numbers_of(row, "rotation", 4, where)
     hfov = row.get("hfov")
-    if not is_number(hfov) or not _HFOVS_DEG[0] <= hfov <= _HFOVS_DEG[1]:
-        raise EpisodeError(f"{where}: field 'hfov': found {shortened(hfov)}, expected 1 to 170 degrees")
+    low, high = _HFOVS_DEG
+    if not is_number(hfov) or not low <= hfov <= high:
+        raise EpisodeError(f"{where}: field 'hfov': found {shortened(hfov)}, expected {low:g} to {high:g} degrees")
     x, y, z, w = rotation
     length, roll = math.sqrt(x * x + y * y + z * z + w * w), 2.0 * (x * y + w * z)
     if abs(length - 1.0) > ROTATION_TOLERANCE or abs(roll) > ROTATION_TOLERANCE:

@@ -7,24 +7,25 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.playing import is_near, off_navmesh
 from batchnav.data.objectnav.episode import ObjectNavEpisode
 from batchnav.runtime.console.announce import number_of
 from batchnav.scene.goals import ObjectGoal
 from batchnav.scene.scene import Scene
-from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 
 
 def unplayable_searches(episodes: Sequence[Episode], scene: Scene) -> Iterator[tuple[Episode, str]]:
     """Episodes of one scene that cannot be played, each with the reason. Positions are in the scene's frame."""
     starts = np.array([episode.start_position for episode in episodes], np.float32)
-    near, islands = _on_navmesh(scene, starts)
+    snapped = scene.navmesh.snap(starts)
+    islands = scene.navmesh.island(snapped)
     goals = scene.goals.objects if scene.goals else ()
     reached = {name: _islands(scene, [g for g in goals if g.category == name]) for name in _categories(goals)}
-    for episode, on_mesh, island in zip(episodes, near, islands.tolist(), strict=True):
+    for episode, start, place, island in zip(episodes, starts, snapped, islands.tolist(), strict=True):
         where = f"episode {episode.episode_id!r} of scene {scene.name!r}"
         category = getattr(episode, "goal_name", "")
-        if not on_mesh:
-            yield episode, f"{where}: field 'start_position': found a point off the navmesh"
+        if problem := off_navmesh("start_position", start, place):
+            yield episode, f"{where}: {problem}"
         elif category not in reached:
             yield episode, f"{where}: found no view point of {category!r}, expected goals of that category"
         elif island not in reached[category]:
@@ -67,6 +68,4 @@ def _islands(scene: Scene, goals: Iterable[ObjectGoal]) -> set[int]:
 def _on_navmesh(scene: Scene, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """bool [N]: the navmesh is near enough to points f32 [N, 3] to move them onto it; i32 [N]: its islands there."""
     snapped = scene.navmesh.snap(points)
-    gap = snapped - points
-    near = (np.hypot(gap[:, 0], gap[:, 2]) <= MAX_SNAP_DISTANCE) & (np.abs(gap[:, 1]) <= MAX_SNAP_HEIGHT)
-    return near, scene.navmesh.island(snapped)
+    return is_near(points, snapped), scene.navmesh.island(snapped)

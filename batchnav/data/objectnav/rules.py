@@ -64,8 +64,6 @@ class Rules:
     episodes: EpisodeRules = EpisodeRules()
     labels: str = "hm3d"
     """Name of the label map in `categories.LABELS`."""
-    success_distance: float = 0.1
-    """Geodesic distance to a view point below which stopping succeeds, metres."""
 
 
 _TILTED = (-30.0, 0.0, 30.0)
@@ -79,7 +77,7 @@ RULES = {
         ),
         Rules(
             "ovon", ViewPointRules(0.25, 1.31, (512, 512, 90.0), _TILTED, min_iou=0.05),
-            EpisodeRules(max_height=math.inf, max_path_height=0.25, keep_some_straight=False), "all", 0.25,
+            EpisodeRules(max_height=math.inf, max_path_height=0.25, keep_some_straight=False), "all",
         ),
         Rules(
             "procthor", ViewPointRules(0.085, 0.9, (240, 320, 90.0), _TILTED, max_depth=1.0),

@@ -100,8 +100,14 @@ def test_the_kind_of_a_file_is_recognised(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: f["episodes"][0].update(goal_image_id=1), "found 1 of object '10', which has 1 images"),
-        (lambda f: f["episodes"][0].update(goal_object_id="11"), "found 0 of object '11', which has 0 images"),
+        (
+            lambda f: f["episodes"][0].update(goal_image_id=1),
+            "found 1 of object '10', expected the number of one of its 1 images in the file, from 0",
+        ),
+        (
+            lambda f: f["episodes"][0].update(goal_object_id="11"),
+            "found 0 of object '11', expected the number of one of its 0 images in the file, from 0",
+        ),
         (lambda f: f["episodes"][0].update(goal_object_id="chair"), "'goal_object_id': found 'chair', expected the id"),
         (lambda f: f["episodes"][0].update(goal_image_id=None), "'goal_image_id': found None, expected a number"),
         (lambda f: f["goals"]["TEE_10"]["image_goals"][0].update(hfov=180), "'hfov': found 180, expected 1 to 170"),

@@ -68,7 +68,7 @@ def test_each_bad_episode_has_a_line(scene, tmp_path):
     for (_, text), expected in zip(
         found,
         (
-            f"episode '1' {of_scene}field 'start_position': found a point off the navmesh",
+            f"episode '1' {of_scene}field 'start_position': found [30.0, 0.0, 0.0], expected a point on the navmesh",
             f"episode '2' {of_scene}found view points of 'bed' on other islands of the navmesh only",
             f"episode '4' {of_scene}found no view point of 'sofa'",
             f"scene {scene!r}: category 'bed': 1 of 1 goal cannot be reached from any start, such as 'bed_3'",
