@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from batchnav.config import shortened
+from batchnav.data.episodes.episode import Episode
 from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
+from batchnav.data.played_file import playable, played_table
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
-from batchnav.errors import ArgumentError, ConfigError
+from batchnav.errors import ArgumentError, ConfigError, EpisodeError, few
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
+
+_log = logging.getLogger(__name__)
 
 
 def check_kinds(task, config, sensors, episodes) -> None:
@@ -26,10 +31,13 @@ def check_kinds(task, config, sensors, episodes) -> None:
         raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
     listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
     names = listed and all(isinstance(name, str) for name in sensors)
+    fixed = isinstance(episodes, EpisodeTable) or (
+        isinstance(episodes, Sequence) and len(episodes) > 0 and all(isinstance(each, Episode) for each in episodes)
+    )
     for name, value, good, expected in (
         ("config", config, config is None or isinstance(config, (NavConfig, str)), "a NavConfig or a preset's name"),
         ("sensors", sensors, sensors is None or names, "a list of names"),
-        ("episodes", episodes, episodes is None or isinstance(episodes, EpisodeTable), "an EpisodeTable"),
+        ("episodes", episodes, episodes is None or fixed, "an EpisodeTable or the result of batchnav.load_episodes"),
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
@@ -81,5 +89,32 @@ def with_missing_goals(scenes, config: NavConfig, device: str | torch.device) ->
         return scenes
     listed = [scenes] if isinstance(scenes, Scene) else list(scenes)
     missing = [scene for scene in listed if isinstance(scene, Scene) and scene.goals is None]
+    for scene in missing:
+        if scene.mesh.surface is None and scene.semantic is None:
+            raise ArgumentError(
+                f"scenes: found {scene.name!r} without object ids, expected scenes that are loaded with "
+                f"appearance=True, since the goals of {config.task_name} are objects"
+            )
     made = iter(OBJECT_GOALS[kind].with_goals(missing, task.rules, task.labels, device) if missing else ())
-    return [next(made) if isinstance(scene, Scene) and scene.goals is None else scene for scene in listed]
+    found = [next(made) if isinstance(scene, Scene) and scene.goals is None else scene for scene in listed]
+    present = {goal.category for scene in found for goal in (scene.goals.objects if scene.goals else ())}
+    absent = [name for name in TASKS[config.task_name].goal_categories(task) or () if name not in present]
+    if missing and absent:
+        _log.warning("categories without a goal in these scenes, so without episodes: %s", few(absent, 8))
+    return found
+
+
+def table_of(
+    episodes: EpisodeTable | Sequence[Episode] | None, bank: SceneBank, goal_categories: tuple[str, ...] | None
+) -> EpisodeTable | None:
+    """Fixed episodes as tensors. EpisodeError for an episode that cannot be played in the scenes of the bank."""
+    if episodes is None or isinstance(episodes, EpisodeTable):
+        return episodes
+    scenes = {scene.name: scene for scene in bank.scenes}
+    for episode in episodes:
+        if episode.scene_id not in scenes:
+            raise EpisodeError(
+                f"episode {episode.episode_id!r}: field 'scene_id': found {shortened(episode.scene_id)}, expected one "
+                f"of the scenes: {few(list(scenes))}"
+            )
+    return played_table(playable(episodes, scenes), bank.scenes, goal_categories, bank.device)

@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from batchnav.config import shortened, validate
-from batchnav.envs.arguments import bank_of, check_kinds, with_missing_goals
+from batchnav.data.episodes.episode import Episode
+from batchnav.envs.arguments import bank_of, check_kinds, table_of, with_missing_goals
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.options import EnvOptions
@@ -66,7 +67,8 @@ class NavEnv(gym.vector.VectorEnv):
         config: the configuration, or the name of a preset (`batchnav.envs.config.PRESETS`); None: the task's defaults.
         sensors: names in `batchnav.sensors.SENSORS` ("CAMERA_SENSOR" for other cameras) and in
             `batchnav.envs.observations.SOURCES`; None: those of the configuration.
-        episodes: fixed episodes to play in turn instead of sampled ones.
+        episodes: fixed episodes to play in turn instead of sampled ones: a table, or those of a file, whose scene ids
+            are the names of the scenes.
         options: fields of `batchnav.envs.options.EnvOptions` (`final_observation`, `renderer`, `first_env`, `copy`,
             `output`, `autoreset_mode`, `material_library`), and fields of the configuration's body, main camera,
             sensors and task, such as `height=128`, which replace those of `config`.
@@ -89,7 +91,7 @@ class NavEnv(gym.vector.VectorEnv):
         task: str = "pointnav",
         config: NavConfig | str | None = None,
         sensors: Sequence[str] | None = None,
-        episodes: EpisodeTable | None = None,
+        episodes: EpisodeTable | Sequence[Episode] | None = None,
         **options: Any,
     ):
         former, library = options.pop("swatches", None), options.get("material_library")
@@ -113,6 +115,7 @@ class NavEnv(gym.vector.VectorEnv):
         scenes = with_missing_goals(scenes, self.config, device)
         fields = appearance_needed(self.sources.values())
         self.bank = bank_of(scenes, num_envs, device, fields, own.material_library, categories)
+        table = table_of(episodes, self.bank, categories)
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
@@ -120,7 +123,7 @@ class NavEnv(gym.vector.VectorEnv):
         check_memory("num_envs, sensors", memory_of(self.sources.values(), num_envs, self.device), self.device)
         self._playing = False  # True from the first reset until `close`
         self._num_randomizations = torch.zeros(1, dtype=torch.int64, device="cpu")
-        make_task = lambda sim: TASKS[task](sim, self.config.task, episodes)  # noqa: E731
+        make_task = lambda sim: TASKS[task](sim, self.config.task, table)  # noqa: E731
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, own.first_env)
         self.task = self.sim.task
         self.frame = Frame(

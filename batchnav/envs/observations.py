@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from gymnasium import spaces
 
 from batchnav.envs.config import NavConfig
+from batchnav.errors import ConfigError
 from batchnav.mapping.observations import MAP_SPECS, MapObservation
 from batchnav.observation import ObservationSource, Spec
 from batchnav.sensors.by_name import camera_sensors, check_names
@@ -55,6 +56,12 @@ def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:
     ConfigError for an unknown name.
     """
     cameras, settings, task = config.all_cameras, config.sensor_settings, TASKS[config.task_name]
+    given = {source.spec.name: source for source in task.sources(config.task)}
+    for name in config.sensors:
+        if name in given or name in task.goal_images:
+            raise ConfigError(
+                f"sensors: found {name!r}, expected sensors alone: the task {config.task_name} adds this observation"
+            )
     check_names(config.sensors, cameras, SOURCES)
     sources: dict[str, ObservationSource] = dict(camera_sensors(config.sensors, cameras, settings))
     sources |= {name: make(config) for name, make in SOURCES.items() if name in config.sensors}
@@ -67,7 +74,7 @@ def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:
         camera = CameraConfig(height, width, backface_culling=config.camera.backface_culling)
         (sensor,) = camera_sensors((kind,), {MAIN: camera}, settings).values()
         sources[name] = GoalCameraImage(name, sensor, camera)
-    return sources | {source.spec.name: source for source in task.sources(config.task)}
+    return sources | given
 
 
 def image_sources(config: NavConfig) -> dict[str, ObservationSource]:

@@ -70,5 +70,5 @@ def make_cartpole(**options: Any) -> SingleEnv:
 
 
 def _first(value: Any) -> Any:
-    """The first row of an array, or of each array in a dict."""
-    return {name: part[0] for name, part in value.items()} if isinstance(value, dict) else value[0]
+    """The first row of an array, or of each array in a dict: arrays, also of a number."""
+    return {name: part[0, ...] for name, part in value.items()} if isinstance(value, dict) else value[0]

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.data.scenes import load_scenes
+from batchnav.envs.arguments import check_kinds
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import needed_appearance
@@ -139,6 +140,7 @@ def make_nav(
     """
     if isinstance(scenes, str):
         raise ArgumentError(f"scenes: found {scenes!r}, expected a list of names, such as [{scenes!r}]")
+    check_kinds(task, config, sensors, options.get("episodes"))
     own = {"seed": None} | {name: options.pop(name) for name in NAV_ARGUMENTS & options.keys()}
     made = nav_config(config, options, task)
     if isinstance(scenes, Sequence) and all(isinstance(name, str) for name in scenes):

@@ -1,17 +1,21 @@
 """Checks of `NavEnv`'s arguments, of the order of calls, and of loaded states."""
 
 import copy
+import dataclasses
 import os
 import pickle
 
 import numpy as np
 import pytest
 import torch
+from labelled import labelled_scene
 
+from batchnav.data.episodes.episode_file import load_episodes, save_episodes
 from batchnav.data.episodes.generate import generate_episodes
+from batchnav.data.episodes.playing import episode_table
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.frame import write_observations
 from batchnav.sim.bodies import BodyConfig
@@ -50,6 +54,42 @@ def make(bank, **options):
 def test_arguments_of_the_wrong_kind_are_named(bank, name, value):
     with pytest.raises(ArgumentError, match=f"{name}.*found .*expected|preset: found"):
         make(bank, **{name: value})
+
+
+def test_loaded_episodes_are_played_in_turn(bank, tmp_path):
+    scene = bank.scenes[0]
+    save_episodes(generate_episodes(scene, 4, seed=2), tmp_path / "few.json.gz")
+    episodes = load_episodes(tmp_path / "few.json.gz")
+    table = episode_table(episodes, bank.names, "cpu")
+    seen, expected = (
+        make(bank, num_envs=4, episodes=given).reset()[0]["pointgoal"].clone() for given in (episodes, table)
+    )
+    assert torch.equal(seen, expected)
+    with pytest.raises(EpisodeError, match="'scene_id': found 'house:9', expected one of the scenes: house:3, house:4"):
+        make(bank, episodes=[dataclasses.replace(episodes[0], scene_id="house:9")])
+    with pytest.raises(EpisodeError, match=r"'start_position'.*navmesh"):
+        make(bank, episodes=[dataclasses.replace(episodes[0], start_position=(90.0, 0.0, 0.0))])
+    with pytest.raises(ArgumentError, match=r"episodes: found .*few.json.gz', expected .*batchnav.load_episodes"):
+        make(bank, episodes=str(tmp_path / "few.json.gz"))
+
+
+@pytest.mark.parametrize(
+    ("task", "name"), [("pointnav", "pointgoal"), ("objectnav", "objectgoal"), ("imagenav", "imagegoal")]
+)
+def test_observations_of_the_task_are_no_sensors(bank, task, name):
+    with pytest.raises(ArgumentError, match=f"sensors: found '{name}', expected sensors alone: the task {task} adds"):
+        make(bank, task=task, sensors=("depth", name))
+
+
+def test_goals_that_are_objects_need_their_ids(caplog):
+    bare = find_scene("house:3", appearance=False)
+    bare = bare._replace(mesh=bare.mesh._replace(surface=None))
+    for task in ("objectnav", "instance_imagenav"):
+        with pytest.raises(ArgumentError, match=f"'house:3' without object ids, .* appearance=True, .* {task} are obj"):
+            make([bare], task=task)
+    room = labelled_scene([("chair", (1.0, 0.0, 1.0), (1.5, 1.0, 1.5))])
+    make([room], task="objectnav", categories=("chair", "sofa"), device="cpu")
+    assert "categories without a goal in these scenes, so without episodes: sofa" in caplog.text
 
 
 def test_environments_are_neither_copied_nor_pickled(bank):

@@ -297,6 +297,21 @@ def test_scenes_by_name():
         gymnasium.make_vec(NAV, num_envs=2, scenes="house:3")
 
 
+def test_the_names_of_sensors_are_a_list():
+    with pytest.raises(ArgumentError, match="sensors: found 'rgb', expected a list of names"):
+        gymnasium.make_vec(NAV, num_envs=2, scenes=["house:3"], sensors="rgb", device="cpu")
+
+
+def test_observations_of_a_single_environment_are_arrays(single):
+    """Gymnasium's spaces take a number for no element of a Box without casting it."""
+    env = single("batchnav/ObjectNav-v0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        observation, _ = env.reset(seed=0)
+        env.step(1)
+    assert {type(value) for value in observation.values()} == {np.ndarray} and observation["objectgoal"].shape == ()
+
+
 def test_the_material_library_is_an_argument_of_the_environment(make):
     with pytest.raises(ArgumentError, match="material_library: found 5, expected a MaterialLibrary"):
         make(material_library=5)
