@@ -19,7 +19,7 @@ from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.options import EnvOptions
 from batchnav.envs.replay import StepReplay, is_replayable
-from batchnav.envs.state import MAX_FLOAT, add_quadrants, check_tensors, on_cpu, with_current_names
+from batchnav.envs.state import MAX_FLOAT, add_quadrants, check_tensors, with_current_names
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.mapper import Mapper
@@ -34,7 +34,7 @@ from batchnav.runtime.checks import (
     current_argument,
     refuse_copies,
 )
-from batchnav.runtime.conversion import as_actions, as_mask, to_output
+from batchnav.runtime.conversion import as_actions, as_mask, copied_to_cpu, to_output
 from batchnav.runtime.device import check_memory
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene, check_body
@@ -324,7 +324,7 @@ class NavEnv(gym.vector.VectorEnv):
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Everything that the next step depends on, as tensors on the CPU."""
         self._check_playing()
-        state = on_cpu(self._state())
+        state = copied_to_cpu(self._state())
         return state | (self.stream.state_dict() if self.stream is not None else {})
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:

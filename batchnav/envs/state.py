@@ -10,12 +10,6 @@ import torch
 from batchnav.errors import CheckpointError
 from batchnav.mapping.state import CELLS_PER_WORD, INTERPOLATED, MAX_OCCUPIED
 
-
-def on_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copies on the CPU."""
-    return {name: value.cpu().clone() for name, value in tensors.items()}
-
-
 MAX_FLOAT = torch.finfo(torch.float32).max
 """Largest finite float32."""
 RENAMED = {

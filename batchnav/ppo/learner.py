@@ -29,7 +29,7 @@ from batchnav.ppo.optimizers import kind_of, make_optimizer
 from batchnav.ppo.rollout import Rollout
 from batchnav.ppo.schedule import learning_rate
 from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
-from batchnav.runtime.conversion import check_torch
+from batchnav.runtime.conversion import check_torch, copied_to_cpu
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import Graphs
 from batchnav.runtime.wrapped import vec_env
@@ -336,23 +336,24 @@ class Learner:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
 
     def state_dict(self) -> dict[str, Any]:
-        """State from which training continues, on the CPU bit for bit: nested dicts of tensors and numbers.
+        """State from which training continues, on the CPU bit for bit.
 
-        Some tensors are not copies: save or copy the state before the next update. Ranks differ in the keys PER_RANK.
-        "obs" lacks observations that the environment computes again from its own state, bit for bit.
+        Nested dicts and lists of numbers and of tensors, which are copies on the CPU. Ranks differ in the keys
+        PER_RANK. "obs" lacks observations that the environment computes again from its own state, bit for bit.
         """
         rollout = self.rollout
-        return {
+        state = {
             "frames": self.frames,
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "memory": self.state if isinstance(self.state, torch.Tensor) else state_tensors(self.state),
             "obs": rollout.last_obs_without(self.env.observe_again()),
-            "start": rollout.start[-1].clone(),
-            "prev_action": rollout.prev_action[-1].clone(),
+            "start": rollout.start[-1],
+            "prev_action": rollout.prev_action[-1],
             "env": self.env.state_dict(),
         }
+        return copied_to_cpu(state)
 
     def load_state_dict(self, state: dict[str, Any], new_episodes: bool = False) -> None:
         """Continue from the result of `state_dict`.

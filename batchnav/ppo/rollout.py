@@ -73,10 +73,10 @@ class Rollout:
         return {name: rows[t] for name, rows in self.obs.items()}
 
     def last_obs_without(self, known: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Copies of the last row's observations [N, ...] by name, except those that `known` has in type and value."""
+        """The last row's observations [N, ...] by name, except those that `known` has in type and value."""
         last = self.get_obs(-1)
         equal = {n for n, found in known.items() if n in last and found.dtype == last[n].dtype and last[n].equal(found)}
-        return {name: row.clone() for name, row in last.items() if name not in equal}
+        return {name: row for name, row in last.items() if name not in equal}
 
     def take_obs(self, name: str, envs: torch.Tensor) -> torch.Tensor:
         """The observation `name` of some environments (i64 [B]) in all steps: [T, B, ...].

@@ -1,4 +1,4 @@
-"""Conversion of the inputs and outputs of environments: actions and masks in, results out."""
+"""Conversion of tensors: actions and masks into environments, results out of them, and copies on the CPU."""
 
 from __future__ import annotations
 
@@ -72,6 +72,17 @@ def to_output(value: Any, copy: bool, output: str) -> Any:
     if isinstance(value, tuple):
         return tuple(to_output(part, copy, output) for part in value)
     return value
+
+
+def copied_to_cpu(tree: Any) -> Any:
+    """The nested dicts, lists and tuples of `tree` with a copy on the CPU in place of each tensor."""
+    if isinstance(tree, torch.Tensor):
+        return tree.detach().to("cpu", copy=True)
+    if isinstance(tree, Mapping):
+        return {name: copied_to_cpu(part) for name, part in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [copied_to_cpu(part) for part in tree]
+    return tree
 
 
 class JoinedResult:

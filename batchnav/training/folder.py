@@ -188,9 +188,10 @@ class RunFolder:
         return time.monotonic() - self._last_save >= every
 
     def save(self, learner_state: dict) -> None:
-        """Write the resume state atomically, after its rows are on disk.
+        """Write the resume state atomically in the background, after its rows are on disk.
 
-        Returns when the state is copied; `close` and the next `save` wait for the write and raise its CheckpointError.
+        Its tensors must not change meanwhile. `close` and the next `save` wait for the write and raise its
+        CheckpointError.
         """
         self._begun()[0].sync()
         self._resume_file.save({"learner": learner_state, "seconds": self.seconds})

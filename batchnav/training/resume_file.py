@@ -26,7 +26,7 @@ _FASTEST = 1
 
 
 class ResumeFile:
-    """Writes and reads `resume.pt`. A thread compresses and writes, while training continues.
+    """Writes and reads `resume.pt`. A thread serializes, compresses and writes, while training continues.
 
     Args:
         path: the file.
@@ -42,14 +42,12 @@ class ResumeFile:
         return torch.load(io.BytesIO(_unsealed(self.path)), map_location="cpu", weights_only=True)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Copy the state, then write it atomically in the background. Waits for the previous save.
+        """Write the state atomically in the background; its tensors must not change meanwhile.
 
-        CheckpointError if the previous save failed.
+        Waits for the previous save. CheckpointError if that one failed.
         """
         self.finish()
-        content = io.BytesIO()
-        torch.save(state, content)
-        self._written = self._thread.submit(self._write, content)
+        self._written = self._thread.submit(self._write, state)
 
     def finish(self) -> None:
         """Wait until the last save is on disk. CheckpointError if it failed."""
@@ -64,7 +62,9 @@ class ResumeFile:
         finally:
             self._thread.shutdown()
 
-    def _write(self, content: io.BytesIO) -> None:
+    def _write(self, state: dict[str, Any]) -> None:
+        content = io.BytesIO()
+        torch.save(state, content)
         packed = _deflated(content)
         packed.write(_SEAL + hashlib.sha256(packed.getbuffer()).hexdigest().encode())
         with replacing(self.path, CheckpointError) as part:

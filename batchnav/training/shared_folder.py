@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from batchnav.ppo.learner import PER_RANK, Learner
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.training.folder import OTHERS, RunFolder
@@ -84,18 +82,9 @@ class SharedFolder:
     def save(self, learner: Learner) -> None:
         """Write the resume state of all ranks (`RunFolder.save`). Every rank returns when the state is copied."""
         state = learner.state_dict()
-        own = None if self.ranks.is_rank_zero else _on_cpu({name: state[name] for name in PER_RANK})
+        own = None if self.ranks.is_rank_zero else {name: state[name] for name in PER_RANK}
         others = self.ranks.gather(own)[1:]
         if self.open:
             self.open.save({**state, OTHERS: others} if others else state)
         self.ranks.barrier()
         self.holds_state = True
-
-
-def _on_cpu(tree: Any) -> Any:
-    """Nested dicts and lists with all tensors on the CPU: rank 0 would unpickle CUDA tensors on this rank's GPU."""
-    if isinstance(tree, dict):
-        return {name: _on_cpu(value) for name, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [_on_cpu(value) for value in tree]
-    return tree.cpu() if isinstance(tree, torch.Tensor) else tree
