@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import multiprocessing
 import os
 import time
 from collections.abc import Iterator
@@ -63,7 +64,8 @@ def _turn(path: Path, name: str) -> Iterator[None]:
         yield
         return
     try:
-        start, announced = time.monotonic(), False
+        # Workers are silent: there are many, and the process that compiles announces it.
+        start, announced = time.monotonic(), multiprocessing.parent_process() is not None
         while not _locked(file) and time.monotonic() - start < LONGEST_SECONDS:
             if not announced and time.monotonic() - start >= SECONDS:
                 announced = True
