@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from batchnav.geometry.pose import camera_axes, forward
-from batchnav.mapping.quadrants import is_closed, quadrant_bit, quadrants_in
+from batchnav.mapping.quadrants import is_closed, quadrant_bit, quadrants_in, word_of
 from batchnav.mapping.state import (
     EXPLORED,
     cell_at,
@@ -66,7 +66,7 @@ def _mark_obstacle(i, x, z, row, search_out, state_out):
     u, v = to_map(i, x, z, state_out.origin_and_resolution)
     cell = cell_at(u, v)
     if cell >= 0:
-        word, bit = cell >> np.int32(3), quadrant_bit(cell, u, v)
+        word, bit = word_of(cell), quadrant_bit(cell, u, v)
         if state_out.quadrants[i, word] & bit == 0:
             before = atomic_or(state_out.quadrants, i, word, bit)
             if quadrants_in(cell, before) == 0:

@@ -23,14 +23,20 @@ _TWO = np.float32(2.0)
 
 
 @inline_function
+def word_of(cell):
+    """Index of the word of `MapState.quadrants` that holds the quadrants of a cell and of its seven neighbours."""
+    return cell >> np.int32(3)
+
+
+@inline_function
 def quadrants_of(i, cell, state):
     """Quadrants of a cell, i32, 0 to 15."""
-    return quadrants_in(cell, state.quadrants[i, cell >> np.int32(3)])
+    return quadrants_in(cell, state.quadrants[i, word_of(cell)])
 
 
 @inline_function
 def quadrants_in(cell, word):
-    """Quadrants of a cell in the word of `MapState.quadrants` that holds them."""
+    """Quadrants of a cell in its word."""
     return (word >> (np.int32(4) * (cell & np.int32(7)))) & _ALL
 
 

@@ -69,10 +69,10 @@ class Layers(NamedTuple):
 
     def inflate(self) -> None:
         """Set `inflated` from `obstacle`."""
-        self.inflated[:] = _dilated(self.obstacle) & ~self.obstacle
+        self.inflated[:] = dilated(self.obstacle) & ~self.obstacle
 
 
-def _dilated(mask: np.ndarray) -> np.ndarray:
+def dilated(mask: np.ndarray) -> np.ndarray:
     """bool [SIDE, SIDE]: cells that are marked or have a marked neighbour, 8-connected."""
     padded = np.pad(mask, 1)
     shifted = [padded[r : r + SIDE, c : c + SIDE] for r in range(3) for c in range(3)]
@@ -164,7 +164,7 @@ def extract_path(layers: Layers, costs: np.ndarray, to_go: np.ndarray, start: Ce
 
 def has_line_of_sight(layers: Layers, place: np.ndarray, target: np.ndarray) -> bool:
     """True where no cell and no edge blocks the line between two places; its last cell is not tested."""
-    repeated = _dilated(layers.occupied & (layers.repeated > 0))
+    repeated = dilated(layers.occupied & (layers.repeated > 0))
     blocked = layers.occupied | (layers.obstacle & layers.traversed & (layers.collisions > 0))
     near = layers.obstacle | layers.inflated
     steps = int(2.0 * math.dist(place, target)) + 1

@@ -2,9 +2,9 @@
 
 An agent counts, in each cell of its map, the pixels of the goal's category that it saw there. A cell with HITS of them
 is a goal cell (Chaplot et al., "Object goal navigation using goal-oriented semantic exploration", NeurIPS 2020, use the
-same number). The agent plans to the nearest goal cell by path cost; without one, to the nearest frontier, an explored
-cell next to unexplored space (Yamauchi, "A frontier-based approach for autonomous exploration", CIRA 1997). A target is
-kept until it is reached or is none any more.
+same number). The agent plans to the nearest cell beside a goal cell by path cost; without one, to the nearest frontier,
+an explored cell next to unexplored space (Yamauchi, "A frontier-based approach for autonomous exploration", CIRA 1997).
+A target is kept until it is reached or is none any more.
 
 Parallelism: all lanes of an agent run each function together; functions without a `lane` argument run on one lane.
 """
@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 from batchnav.geometry.pose import forward
-from batchnav.mapping.costs import OCCUPIED_COST, STRAIGHT
+from batchnav.mapping.costs import GAP_COST, STRAIGHT
 from batchnav.mapping.ego_map import FRONTIER, GOAL, PIXELS, cell_value, pixel_place, pixel_scale
 from batchnav.mapping.integrate import eye_of, pixel_point
-from batchnav.mapping.path import bearing, locate
-from batchnav.mapping.shortest_path import POSITION, UNREACHED
+from batchnav.mapping.path import bearing, extract_path, locate
+from batchnav.mapping.shortest_path import POSITION
 from batchnav.mapping.state import (
     CELLS,
     SIDE,
@@ -39,19 +39,20 @@ from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min
 
 HITS = np.int32(5)
 """Pixels of the goal's category that make a cell a goal cell."""
-NONE, OBJECT, OPEN_FRONTIER, ANY_FRONTIER = np.int32(0), np.int32(1), np.int32(2), np.int32(3)
-"""Kinds of targets, in order of preference: goal cells; frontiers away from obstacles that border several unexplored
-cells; all frontiers."""
+NONE, BESIDE_OBJECT, NEAR_OBJECT, OBJECT, OPEN_FRONTIER, ANY_FRONTIER = (np.int32(kind) for kind in range(6))
+"""Kinds of targets, in order of preference: explored cells without obstacles at most one cell, or two, from a goal
+cell, since the object itself may be an obstacle, or stand on one; goal cells; frontiers away from obstacles that border
+several unexplored cells; all frontiers. Paths to goal cells and to other than open frontiers may cross obstacles, since
+cells can be too coarse for a narrow passage."""
 GOAL_CELLS, NEAREST, KIND, STOP = np.int32(0), np.int32(1), np.int32(2), np.int32(3)
 """Columns of `GoalMap.counters`."""
 _COLUMNS = 4
 """Number of these columns."""
-REACHABLE = OCCUPIED_COST * STRAIGHT
-"""Path cost from which on a frontier away from obstacles counts as unreachable: the path crosses an obstacle. Other
-frontiers may lie behind obstacles, since cells can be too coarse for a narrow passage."""
+_OBSTACLE_EDGE = GAP_COST * STRAIGHT
+"""Least cost of an edge that touches an occupied cell."""
 _STOP_MM, _STOP_METRES = np.int32(950), np.float32(0.5)
-"""Distances at which the agent stops: of a pixel of the goal, millimetres, and of a goal cell to which its path is
-free, metres. View points are at most 1 m from the object, and low objects are not visible from close by."""
+"""Distances at which the agent stops: of a pixel of the goal, millimetres, and of the end of a free path to the goal,
+metres. View points are at most 1 m from the object, and low objects are not visible from close by."""
 _MOST_MM, _PER_METRE = np.int32(2**30), np.float32(1000.0)
 _FEW, _SEVERAL = np.int32(1), np.int32(2)
 _ZERO = np.float32(0.0)
@@ -141,8 +142,22 @@ def is_frontier(i, cell, kind, state):
 
 
 @inline_function
+def _is_free_by_goal(i, cell, apart, state, goals):
+    """True where a cell is explored, holds no obstacle, and is at most `apart` cells from a goal cell."""
+    if not is_explored(state.explored[i, cell]) or has_obstacle(state.occupancy[i, cell]):
+        return False
+    r, c, most = cell // np.int32(SIDE), cell % np.int32(SIDE), np.int32(0)
+    for nr in range(max(r - apart, 0), min(r + apart + 1, SIDE)):
+        for nc in range(max(c - apart, 0), min(c + apart + 1, SIDE)):
+            most = max(most, goals.hits[i, nr * SIDE + nc])
+    return most >= HITS
+
+
+@inline_function
 def _is_target(i, cell, kind, state, goals):
     """True where a cell is a target of a kind."""
+    if kind < OBJECT:
+        return _is_free_by_goal(i, cell, np.int32(1 if kind == BESIDE_OBJECT else 2), state, goals)
     if kind == OBJECT:
         return goals.hits[i, cell] >= HITS
     return is_frontier(i, cell, kind, state)
@@ -151,14 +166,14 @@ def _is_target(i, cell, kind, state, goals):
 @inline_function
 def first_kind(i, goals):
     """Kind of the targets that are searched first."""
-    return OBJECT if goals.counters[i, GOAL_CELLS] > 0 else OPEN_FRONTIER
+    return BESIDE_OBJECT if goals.counters[i, GOAL_CELLS] > 0 else OPEN_FRONTIER
 
 
 @inline_function
 def has_target(i, state, goals):
-    """True where the kept path of agent i ends at a target, and no kind of targets is to be preferred now."""
+    """True where the kept path of agent i ends at a target, and no goal cell is known if it is a frontier."""
     kind, length = goals.counters[i, KIND], state.path_length[i]
-    if length == 0 or (kind != OBJECT and goals.counters[i, GOAL_CELLS] > 0):
+    if length == 0 or (kind > OBJECT and goals.counters[i, GOAL_CELLS] > 0):
         return False
     return _is_target(i, state.path[i, length - 1], kind, state, goals)
 
@@ -175,15 +190,23 @@ def add_targets(lane, lanes, i, row, kind, state, goals, search_out):
 
 
 @inline_function
-def is_reached(row, here, kind, search):
-    """True where the search found a path from the agent's cell to a target; open frontiers must be reachable."""
-    return here >= 0 and search.cost_to_go[row, here] < (REACHABLE if kind == OPEN_FRONTIER else UNREACHED)
+def _crosses_obstacle(i, first, last, state):
+    """True where an edge of the kept path of agent i between its cells `first` and `last` touches an obstacle."""
+    highest = np.int32(0)
+    for k in range(first, last):
+        highest = max(highest, state.cost_to_go[i, k] - state.cost_to_go[i, k + 1])
+    return highest >= _OBSTACLE_EDGE
 
 
 @lean_function
-def clear_target(i, goals_out, state_out):
-    """Record that there is no target."""
-    goals_out.counters[i, KIND], state_out.path_length[i] = NONE, np.int32(0)
+def keep_target(i, row, here, kind, search_out, state_out, goals_out):
+    """Store the path to the target that a search of a kind reached, or none."""
+    extract_path(i, row, here, search_out, state_out)
+    last = state_out.path_length[i] - np.int32(1)
+    crosses = _crosses_obstacle(i, 0, last, state_out)
+    if last < 0 or (crosses and kind != OBJECT and kind != ANY_FRONTIER):
+        state_out.path_length[i], kind = np.int32(0), NONE
+    goals_out.counters[i, KIND] = kind
 
 
 @lean_function
@@ -198,9 +221,11 @@ def update_goal(i, row, search, state, agents_out, goals_out):
         du, dv = (to_u - u) * size, (to_v - v) * size
         distance = np.float32(math.sqrt(du * du + dv * dv))
         agents_out.goal[i, 0], agents_out.goal[i, 1] = distance, bearing(du, dv, agents_out.heading[i])
-        if goals_out.counters[i, KIND] == OBJECT and distance < _STOP_METRES:
-            left = state.cost_to_go[i, min(search.counters[row, POSITION], length - np.int32(1))]
-            arrived |= left < np.int32(2) * REACHABLE  # the goal's own cell may be an obstacle, no other
+        kind = goals_out.counters[i, KIND]
+        if BESIDE_OBJECT <= kind <= OBJECT and distance < _STOP_METRES:
+            # The last edge to a goal cell leads into the goal, which may be an obstacle.
+            last = length - (np.int32(2) if kind == OBJECT else np.int32(1))
+            arrived |= not _crosses_obstacle(i, search.counters[row, POSITION], last, state)
     else:
         agents_out.goal[i, 0], agents_out.goal[i, 1] = _ZERO, np.float32(math.pi / 2)
     goals_out.counters[i, STOP] = np.int32(1 if arrived else 0)

@@ -26,22 +26,22 @@ from batchnav.mapping.mapper import (
     integrate_map,
     update_waypoint,
 )
-from batchnav.mapping.path import extract_path, is_kept, is_scanning, locate
+from batchnav.mapping.path import is_kept, is_scanning, locate
 from batchnav.mapping.schedule import end_agent, end_block, take_agent
 from batchnav.mapping.search import (
     ANY_FRONTIER,
     HITS,
     KIND,
+    NONE,
     STOP,
     GoalMap,
     add_targets,
     clear_goals,
     clear_nearest,
-    clear_target,
     first_kind,
     has_target,
     integrate_goals,
-    is_reached,
+    keep_target,
     render_search_map,
     update_goal,
 )
@@ -162,22 +162,12 @@ def _plan(worker, i, agents, search_out, state_out, goals_out):
             add_targets(lane, lanes, i, row, kind, state_out, goals_out, search_out)
         sync_lanes()
         spread(lane, lanes, i, row, here, UNREACHED, state_out, search_out)
-        reached = is_reached(row, here, kind, search_out)
         if lane == 0:
-            _keep(i, row, here, reached, kind, search_out, state_out, goals_out)
-        searching = not reached and kind < ANY_FRONTIER
+            keep_target(i, row, here, kind, search_out, state_out, goals_out)
+        sync_lanes()
+        searching = goals_out.counters[i, KIND] == NONE and kind < ANY_FRONTIER
         kind += np.int32(1)
         sync_lanes()
-
-
-@lean_function
-def _keep(i, row, here, reached, kind, search_out, state_out, goals_out):
-    """Store the path to the target that a search reached, or none."""
-    if reached:
-        extract_path(i, row, here, search_out, state_out)
-        goals_out.counters[i, KIND] = kind
-    else:
-        clear_target(i, goals_out, state_out)
 
 
 @inline_function

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
-from batchnav.mapping.reference import OCCUPIED, SIDE, UNITS, Camera, Layers, ReferenceMap, cost_to_go, traversal_costs
+from batchnav.mapping.reference import (
+    GAP,
+    SIDE,
+    UNITS,
+    Camera,
+    Layers,
+    ReferenceMap,
+    cost_to_go,
+    dilated,
+    extract_path,
+    traversal_costs,
+)
 
 HITS = 5
 """Pixels of the goal's category that make a cell a goal cell."""
-REACHABLE = 5 * OCCUPIED * UNITS
-"""Path cost from which on an open frontier counts as unreachable."""
+OBSTACLE_EDGE = 5 * GAP * UNITS
+"""Least cost of an edge that touches an obstacle."""
 
 
 def frontiers(layers: Layers, is_open: bool) -> np.ndarray:
@@ -37,13 +49,16 @@ def nearest_target(layers: Layers, hits: np.ndarray, here: tuple[int, int]) -> t
     """
     costs = traversal_costs(layers)
     goals = hits >= HITS
-    kinds = {1: (goals, math.inf), 2: (frontiers(layers, True), REACHABLE), 3: (frontiers(layers, False), math.inf)}
-    for kind, (targets, limit) in kinds.items():
+    free = layers.explored & ~layers.obstacle
+    beside, near = free & dilated(goals), free & dilated(dilated(goals))
+    kinds = {1: beside, 2: near, 3: goals, 4: frontiers(layers, True), 5: frontiers(layers, False)}
+    for kind, targets in kinds.items():
         if targets.any():
-            cells = [(int(r), int(c)) for r, c in np.argwhere(targets)]
-            cost = float(cost_to_go(layers, costs, *cells)[here])
-            if cost < limit:
-                return kind, cost
+            to_go = cost_to_go(layers, costs, *((int(r), int(c)) for r, c in np.argwhere(targets)))
+            path = extract_path(layers, costs, to_go, here)
+            crossing = any(to_go[cell] - to_go[following] >= OBSTACLE_EDGE for cell, following in pairwise(path))
+            if kind in (3, 5) or not crossing:
+                return kind, float(to_go[here])
     return 0, math.inf
 
 

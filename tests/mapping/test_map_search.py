@@ -14,10 +14,12 @@ from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
 from batchnav.mapping import reference, search_reference
-from batchnav.mapping.search import KIND, GoalMap
+from batchnav.mapping.search import KIND, OBJECT, GoalMap, update_goal
 from batchnav.mapping.search_mapper import search_cuda
+from batchnav.mapping.shortest_path import POSITION
 from batchnav.mapping.state import SIDE
 from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import cpu_function
 from batchnav.sim.bodies import FORWARD, STOP
 
 N = 4
@@ -65,15 +67,22 @@ def test_goals_come_before_frontiers_and_frontiers_behind_walls_come_last():
     layers, hits = reference.Layers.empty(), np.zeros((SIDE, SIDE), int)
     layers.explored[:, :100] = True
     straight = 2 * reference.FREE * 5 * reference.UNITS
-    assert search_reference.nearest_target(layers, hits, (50, 90)) == (2, 9 * straight)
+    assert search_reference.nearest_target(layers, hits, (50, 90)) == (4, 9 * straight)
     hits[50, 60] = search_reference.HITS
-    assert search_reference.nearest_target(layers, hits, (50, 90)) == (1, 30 * straight)
+    assert search_reference.nearest_target(layers, hits, (50, 90)) == (1, 29 * straight)
+    layers.obstacle[49:52, 59:62] = True
+    assert search_reference.nearest_target(layers, hits, (50, 90)) == (2, 28 * straight)
+    layers.obstacle[48:53, 58:63] = True
+    kind, cost = search_reference.nearest_target(layers, hits, (50, 90))
+    assert kind == 3 and cost > search_reference.OBSTACLE_EDGE
     hits[50, 60] -= 1
     layers.obstacle[:, 97:100] = True
     layers.inflate()
     layers.explored[:, 100] = True
     kind, cost = search_reference.nearest_target(layers, hits, (50, 90))
-    assert kind == 3 and cost > search_reference.REACHABLE
+    assert kind == 5 and cost > search_reference.OBSTACLE_EDGE
+    layers.quadrants[:, 97:100] = 1  # obstacles with gaps
+    assert search_reference.nearest_target(layers, hits, (50, 90))[0] == 5
     assert search_reference.nearest_target(reference.Layers.empty(), hits, (50, 90))[0] == 0
 
 
@@ -104,7 +113,28 @@ def test_targets_agree_with_the_reference(house, device):
                 hits[i] = own  # the images were counted twice
         action = agent.act(observation, start)
         observation, *_ = env.step(torch.where(action == STOP, FORWARD, action))
-    assert {1, 2} <= kinds
+    assert {1, 4} <= kinds
+
+
+@cpu_function
+def update_first_goal(search, state, agents, goals):
+    update_goal(np.int32(0), np.int32(0), search, state, agents, goals)
+
+
+@pytest.mark.parametrize(("costs", "stops"), [((15020, 15000, 0), True), ((20000, 15000, 0), False)])
+def test_an_agent_stops_where_only_the_last_edge_of_its_path_touches_an_obstacle(house, costs, stops):
+    """The goal is an object whose surface closes the edge to its cell; in the second case a wall is before it."""
+    env, _ = searching(house, look_around=False)
+    env.reset()
+    own, goals = env.mapper.map_state, env.mapper.goal_map
+    position = env.sim.bodies.position[:, [0, 2]]
+    place = start_maps(env, position)[0].place(position[0].numpy())
+    here = int(place[1]) * SIDE + int(place[0])
+    own.path[0, :3], own.cost_to_go[0, :3] = torch.tensor([here, here, here + 1]), torch.tensor(costs)
+    own.path_length[0], env.mapper._search.counters[0, POSITION] = 3, 0
+    goals.counters[0] = torch.tensor([1, 2000, int(OBJECT), 0])
+    update_first_goal(view(env.mapper._search), view(own), env.mapper._agents, view(goals))
+    assert bool(env.mapper.arrived[0]) == stops
 
 
 def test_each_update_reads_its_own_masks(house):
