@@ -155,18 +155,13 @@ PRESETS: dict[str, NavConfig] = {
     "challenge_2020": with_options(NavConfig(sensors=("rgb", "depth")), _CHALLENGE_NOISY),
     "challenge_2021": with_options(NavConfig(sensors=("rgb", "depth")), _CHALLENGE_NOISY | {"camera_pitch_deg": -20.0}),
     **{
-        name: with_options(NavConfig(sensors=sensors, task=ObjectNavConfig()), options)
-        for name, (sensors, options) in OBJECTNAV.items()
+        name: with_options(NavConfig(sensors=sensors, task=kind()), options)
+        for kind, presets in (
+            (ObjectNavConfig, OBJECTNAV), (ImageNavConfig, IMAGENAV), (InstanceImageNavConfig, INSTANCE_IMAGENAV)
+        )
+        for name, (sensors, options) in presets.items()
     },
-    **{
-        name: with_options(NavConfig(sensors=sensors, task=ImageNavConfig()), options)
-        for name, (sensors, options) in IMAGENAV.items()
-    },
-    **{
-        name: with_options(NavConfig(sensors=sensors, task=InstanceImageNavConfig()), options)
-        for name, (sensors, options) in INSTANCE_IMAGENAV.items()
-    },
-}
+}  # fmt: skip
 """Published variants by name. "challenge_2020_noiseless" has GPS and compass; the challenge with noise and with GPS and
 compass is `NavEnv(config="challenge_2020", gps_compass=True)`. Depth noise uses a synthetic distortion table
 (`sensors/redwood.py`). ObjectNav's: `envs/objectnav_presets.py`; ImageNav's: `envs/imagenav_presets.py`."""

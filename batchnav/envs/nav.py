@@ -19,7 +19,7 @@ from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.options import EnvOptions
 from batchnav.envs.replay import StepReplay, is_replayable
-from batchnav.envs.state import MAX_FLOAT, add_quadrants, check_tensors, with_current_names
+from batchnav.envs.state import add_quadrants, check_tensors, with_current_names
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.mapper import Mapper
@@ -44,6 +44,7 @@ from batchnav.sim.positions import check_positions
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.tasks.steps import FINITE, MAX_FLOAT
 from batchnav.types import Observation
 
 
@@ -359,11 +360,11 @@ class NavEnv(gym.vector.VectorEnv):
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
         """Lowest and highest valid values of saved tensors, by name, for tensors with a limited range."""
-        count, finite = (0, torch.iinfo(torch.int32).max), (-MAX_FLOAT, MAX_FLOAT)
+        count = 0, torch.iinfo(torch.int32).max
         kept = {name: limits for source in self.sources.values() for name, limits in source.ranges.items()}
         return {
-            "scene": (0, self.bank.num_scenes - 1), "position": finite, "heading": finite, "start": finite,
-            "start_heading": finite, "tilt": finite, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
+            "scene": (0, self.bank.num_scenes - 1), "position": FINITE, "heading": FINITE, "start": FINITE,
+            "start_heading": FINITE, "tilt": FINITE, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
             "episode": (-1, count[1]), "num_randomizations": count, **self.task.ranges, **kept,
         }  # fmt: skip
 

@@ -10,8 +10,6 @@ import torch
 from batchnav.errors import CheckpointError
 from batchnav.mapping.state import CELLS_PER_WORD, INTERPOLATED, MAX_OCCUPIED
 
-MAX_FLOAT = torch.finfo(torch.float32).max
-"""Largest finite float32."""
 RENAMED = {
     "redraws": "num_randomizations", "known_episode": "map_episode", "known_expected": "map_expected_cost",
     "known_way": "map_path", "known_left": "map_cost_to_go", "known_length": "map_path_length",

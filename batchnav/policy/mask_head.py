@@ -25,7 +25,6 @@ pixels, on each side."""
 PRIOR = 0.02
 """Probability of pixels before training, about the share of pixels that show the goal (focal loss's prior: Lin et
 al., ICCV 2017)."""
-
 LOGITS_GAIN = 0.1
 """Scale of the last layer's initial weights, so that a new network predicts about PRIOR everywhere."""
 

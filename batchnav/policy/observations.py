@@ -94,8 +94,8 @@ def log_distance(r: torch.Tensor) -> torch.Tensor:
     """Features f32 [..., DISTANCE_FEATURES] of distances f32 [..., 1] in metres.
 
     The logarithm, which resolves short distances finely, and its sines and cosines at several frequencies: Fourier
-    features (Tancik et al., "Fourier features
-    let networks learn high frequency functions in low dimensional domains", NeurIPS 2020).
+    features (Tancik et al., "Fourier features let networks learn high frequency functions in low dimensional domains",
+    NeurIPS 2020).
     """
     x = torch.log(r.clamp(min=0.0) + _OFFSET)
     phases = torch.cat([x * frequency for frequency in _FREQUENCIES], dim=-1)

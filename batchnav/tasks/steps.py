@@ -20,6 +20,7 @@ from batchnav.sim.simulator import Simulator
 KernelPair = tuple[Any, Any]
 """A kernel's CPU form and its CUDA form."""
 MAX_FLOAT = float(np.finfo(np.float32).max)
+"""Largest finite float32."""
 FINITE = -MAX_FLOAT, MAX_FLOAT
 """Valid range of a saved tensor in which every finite number is valid."""
 
