@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tyro.conf import Positional
 
 from batchnav.cli.console import show
-from batchnav.errors import EpisodeError
+from batchnav.errors import EpisodeError, few
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.files.atomic import check_target
 
@@ -57,6 +57,7 @@ def make_episodes(
         device: device that renders objects, for objectnav and instance_imagenav: auto, cpu or cuda.
     """
     from batchnav.data.episodes.episode_file import save_episodes
+    from batchnav.data.episodes.fields import check_content
     from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
     from batchnav.data.sources.islands import check_rule
     from batchnav.envs.config import nav_config
@@ -66,7 +67,11 @@ def make_episodes(
     check_rule(islands)
     check_int("per_scene", per_scene, 1, 2**24)
     check_seed(seed)
+    if not out.name.endswith(".json.gz"):
+        raise EpisodeError(f"{out}: found another suffix, expected .json.gz")
     check_target(out, EpisodeError)
+    if not (content and out.exists()):
+        check_content(out)  # raises before episodes are generated
     config = nav_config(preset, {}, task)
     settings, objects = config.body.navmesh if preset else None, OBJECT_GOALS.get(TASKS[task].goal_kind)
     configs = _configs(scenes, split)
@@ -85,9 +90,7 @@ def make_episodes(
     else:
         episodes = _with_configs(_point_goals(task, kept, per_scene, seed), configs)
         if not episodes:
-            raise EpisodeError(
-                f"{out}: found no episodes in {len(scenes)} scenes, expected at least one; use other scenes"
-            )
+            raise EpisodeError(f"{out}: found no episodes in {few(scenes)}, expected at least one; use other scenes")
         save_episodes(episodes, out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
     evaluate = "batchnav", "evaluate", "shortest_path", "--task", task, "--episodes", out

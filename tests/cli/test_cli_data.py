@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from worlds import write_floor, write_json
+from worlds import write_episodes, write_floor, write_json
 
 from batchnav.data.catalog import SOURCES, Source
 from batchnav.data.episodes.episode_file import load_episodes
@@ -73,6 +73,19 @@ def test_make_imagenav_episodes(run, tmp_path):
         "data", "make-episodes", "house:2", "--task", "imagenav", "--out", out, "--per-scene", 6
     )
     assert {episode.info["difficulty"] for episode in load_episodes(out)} == {"easy", "medium", "hard"}
+
+
+def test_make_episodes_refuses_files_that_would_be_read_together(run, tmp_path, monkeypatch):
+    """Files of a folder `content` belong to each split in the folder above."""
+    monkeypatch.setattr("batchnav.data.scenes.find_scenes", lambda *_, **__: pytest.fail("scenes were loaded"))
+    write_episodes(tmp_path / "val.json.gz", ["a.glb", "b.glb"], content=True)
+    before = sorted(tmp_path.rglob("*"))
+    for name, more in (("mine.json.gz", ()), ("mine.json.gz", ("--content",)), ("val.json.gz", ())):
+        with pytest.raises(SystemExit, match=rf"{name}: found a.json.gz, b.json.gz in \S+/content, .*another folder"):
+            run("data", "make-episodes", "house:2", "--out", tmp_path / name, *more)
+    with pytest.raises(SystemExit, match=r"mine\.json: found another suffix, expected \.json\.gz"):
+        run("data", "make-episodes", "house:2", "--out", tmp_path / "mine.json")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_former_name_of_a_subcommand_works_with_a_warning(run, tmp_path):

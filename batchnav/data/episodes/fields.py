@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from batchnav.data.episodes.episode import DEFAULT_CONFIG, AnyEpisode, group_by_scene, scene_name
 from batchnav.data.files import is_number, read_json, write_json_gz
 from batchnav.data.sources.scene_source import SCENES_DIR
-from batchnav.errors import EpisodeError, shortened
+from batchnav.errors import EpisodeError, few, shortened
 
 ROTATION_TOLERANCE = 1e-3
 """Tolerance of a quaternion's length and of its deviation from pure yaw: published files have five decimals."""
@@ -92,16 +92,31 @@ def write_split(
         content: True for each scene's episodes in content/SCENE.json.gz, and a split's file without episodes.
         rows: the JSON object of a file, from its episodes and the id of their scene; "" for the split's file.
 
-    EpisodeError for two scenes with the same short name.
+    EpisodeError for two scenes with the same short name, and as `check_content`.
     """
-    if content:
-        by_scene = group_by_scene(episodes)
-        names = [scene_name(scene_id) for scene_id in by_scene]
-        if len(set(names)) < len(names):
-            raise EpisodeError(f"{path}: found two scenes with the same file name, expected different names")
-        for name, (scene_id, some) in zip(names, by_scene.items(), strict=True):
-            write_json_gz(rows(some, scene_id), content_path(CONTENT, path, name), EpisodeError)
+    by_scene = group_by_scene(episodes) if content else {}
+    names = [scene_name(scene_id) for scene_id in by_scene]
+    if len(set(names)) < len(names):
+        raise EpisodeError(f"{path}: found two scenes with the same file name, expected different names")
+    check_content(path, names)
+    for name, (scene_id, some) in zip(names, by_scene.items(), strict=True):
+        write_json_gz(rows(some, scene_id), content_path(CONTENT, path, name), EpisodeError)
     write_json_gz(rows([] if content else episodes, ""), path, EpisodeError)
+
+
+def check_content(path: Path, written: Iterable[str] = ()) -> None:
+    """EpisodeError where the folder `content` has files of other scenes, which would belong to the split at `path`.
+
+    `written`: names of the scenes whose files the split has there.
+    """
+    own = {content_path(CONTENT, path, name) for name in written}
+    others = [file.name for file in content_files({}, path, (ALL_SCENES,)) if file not in own]
+    if others:
+        folder = content_path(CONTENT, path, "").parent
+        raise EpisodeError(
+            f"{path}: found {few(others)} in {folder}, whose episodes would be added to those of this file; write it "
+            f"to another folder, or delete {folder}"
+        )
 
 
 def names_of(data: Any, where: str) -> tuple[dict[str, Any], str]:

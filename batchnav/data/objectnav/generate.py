@@ -23,6 +23,7 @@ from batchnav.data.objectnav.rules import EpisodeRules, Rules, rules_named
 from batchnav.errors import EpisodeError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.checks import check_int, check_seed
+from batchnav.runtime.console.announce import number_of
 from batchnav.scene.scene import Scene
 from batchnav.tasks.episode_sampling import keep_detour
 
@@ -82,7 +83,8 @@ def generate_objectnav(
             goals.setdefault(goals_key(scene.name, goal.category), []).append(FileGoal.of(goal))
     if not episodes:
         raise EpisodeError(
-            f"ObjectNav: found no episodes in {len(scenes)} scenes, expected at least one; use other scenes"
+            f"ObjectNav: found no episodes in {number_of(len(scenes), 'scene')}, expected at least one; "
+            f"use other scenes"
         )
     found = sorted({goal.object_category for some in goals.values() for goal in some if goal.object_category})
     ids = labels_named(rules.labels if labels is None else labels).ids or {name: i for i, name in enumerate(found)}

@@ -32,6 +32,7 @@ from batchnav.data.objectnav.generate import category_episodes, in_turn
 from batchnav.data.objectnav.rules import rules_named
 from batchnav.errors import EpisodeError, shortened
 from batchnav.runtime.checks import check_int, check_seed
+from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.atomic import as_path
 from batchnav.scene.goals import NO_IMAGES, ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
@@ -230,7 +231,7 @@ def generate_instances(
             goals[instance_key(scene.name, goal.category)] = _file_goal(goal)
     if not episodes:
         raise EpisodeError(
-            f"Instance ImageNav: found no episodes in {len(scenes)} scenes, expected objects with images"
+            f"Instance ImageNav: found no episodes in {number_of(len(scenes), 'scene')}, expected objects with images"
         )
     return InstanceDataset(episodes, goals)
 

@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from worlds import write_episodes
 
 from batchnav.data.episodes.episode import Episode, Goal, heading_of, rotation_of, scene_name
 from batchnav.data.episodes.episode_file import load_episodes, save_episodes, scenes_played
@@ -384,3 +385,13 @@ def test_a_goals_radius_is_kept_and_does_not_decide(tmp_path):
         env.task.state.distance.fill_(0.19)
         env_of[radius] = stopped_at_once, env.step(torch.zeros(1, dtype=torch.int64))[-1]["episode"]["success"].item()
     assert set(env_of.values()) == {(0.0, 1.0)}
+
+
+def test_a_split_is_not_written_next_to_files_that_it_would_read(tmp_path):
+    write_episodes(tmp_path / "val.json.gz", ["a.glb", "b.glb"], content=True)
+    with pytest.raises(EpisodeError, match=r"found b.json.gz in .*, whose episodes would be added"):
+        write_episodes(tmp_path / "val.json.gz", ["a.glb"], content=True)
+    with pytest.raises(EpisodeError, match=r"found a.json.gz, b.json.gz in .*, whose episodes would be added"):
+        write_episodes(tmp_path / "val.json.gz", ["a.glb"])
+    write_episodes(tmp_path / "val.json.gz", ["a.glb", "b.glb", "c.glb"], content=True)
+    assert len(load_episodes(tmp_path / "val.json.gz")) == 9

@@ -112,8 +112,8 @@ def test_ovon_keeps_no_straight_path():
 def test_scenes_without_goals_or_episodes_are_named():
     with pytest.raises(EpisodeError, match="scene 'boxes': found no goals, expected a scene of `with_goals`"):
         generate_objectnav([labelled_scene([])], 1)
-    with pytest.raises(EpisodeError, match="found no episodes in 1 scenes"):
+    with pytest.raises(EpisodeError, match="found no episodes in 1 scene,"):
         generate_objectnav(with_goals([labelled_scene([])], device="cpu"), 1)
     near = labelled_scene([("chair", (-0.2, 0, -0.2), (0.2, 0.8, 0.2))], floor=3.4)  # nothing is 1 m from a view point
-    with pytest.raises(EpisodeError, match="found no episodes in 1 scenes"):
+    with pytest.raises(EpisodeError, match="found no episodes in 1 scene,"):
         generate_objectnav(with_goals([near], device="cpu"), 1)
