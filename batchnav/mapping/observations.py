@@ -7,7 +7,7 @@
 path cell in line of sight, radians, positive to the left. During an initial scan they are the goal sensor's distance
 and a quarter turn to the left.
 
-In ObjectNav the path leads to the nearest cell in which the agent has seen its goal, or to the nearest frontier
+In ObjectNav the path leads to the nearest free cell beside one with the goal in it, or to the nearest frontier
 (`search`). `ego_map` then shows 0.65 in all cells with the goal and 0.75 at frontiers.
 """
 

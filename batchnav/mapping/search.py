@@ -34,6 +34,7 @@ from batchnav.mapping.state import (
     is_near_obstacle,
     is_traversed,
 )
+from batchnav.mapping.waypoint import SCAN_BEARING
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min
 
@@ -211,7 +212,7 @@ def keep_target(i, row, here, kind, search_out, state_out, goals_out):
 
 @lean_function
 def update_goal(i, row, search, state, agents_out, goals_out):
-    """Set the goal position of agent i to its target, a turn to the left if there is none; decide whether to stop."""
+    """Set the goal position of agent i to its target, a quarter turn to the left for none; decide whether to stop."""
     length, visible = state.path_length[i], goals_out.counters[i, NEAREST] < _STOP_MM
     arrived = visible
     if length > 0:
@@ -227,7 +228,7 @@ def update_goal(i, row, search, state, agents_out, goals_out):
             last = length - (np.int32(2) if kind == OBJECT else np.int32(1))
             arrived |= not _crosses_obstacle(i, search.counters[row, POSITION], last, state)
     else:
-        agents_out.goal[i, 0], agents_out.goal[i, 1] = _ZERO, np.float32(math.pi / 2)
+        agents_out.goal[i, 0], agents_out.goal[i, 1] = _ZERO, SCAN_BEARING
     goals_out.counters[i, STOP] = np.int32(1 if arrived else 0)
 
 

@@ -32,7 +32,7 @@ LOOKAHEAD = 24
 """Number of next path cells that are tested for a line of sight, and shown on the egocentric map."""
 _TWO = np.float32(2.0)
 SCAN_BEARING = np.float32(math.pi / 2)
-"""Bearing of the waypoint during the initial scan, radians: a quarter turn to the left."""
+"""Bearing of the waypoint during the initial scan and without a target, radians: a quarter turn to the left."""
 
 
 @inline_function
