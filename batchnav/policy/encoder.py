@@ -92,7 +92,7 @@ class Trunk(nn.Module):
 
     def stages(self) -> Sequence[Callable[[torch.Tensor], torch.Tensor]]:
         """The stages in order: the first one reads images [B, C, H, W] in 0..1, each next one a feature map."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}: found no method `stages`, expected one; define it")
 
 
 class SEResNet9Trunk(Trunk):

@@ -44,11 +44,11 @@ class Memory(nn.Module):
     @classmethod
     def from_config(cls, input_size: int, config: PolicyConfig) -> Memory:
         """The memory of a policy with this configuration, for inputs of width `input_size`."""
-        raise NotImplementedError
+        raise _undefined(cls, "from_config")
 
     def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> State:
         """The state at the start of an episode."""
-        raise NotImplementedError
+        raise _undefined(type(self), "initial_state")
 
     def forward(self, x: torch.Tensor, starts: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
         """A sequence of T steps of B agents.
@@ -61,7 +61,7 @@ class Memory(nn.Module):
         Returns:
             outputs [T, B, output_size], and the state after step T - 1.
         """
-        raise NotImplementedError
+        raise _undefined(type(self), "forward")
 
     def step(self, x: torch.Tensor, start: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
         """One step: inputs [B, input_size], start bool [B] -> outputs [B, output_size], state."""
@@ -75,6 +75,11 @@ class Memory(nn.Module):
 
     def compile_parts(self) -> None:
         """Run the memory, or a part of it, through torch.compile, in place. By default nothing is compiled."""
+
+
+def _undefined(kind: type, method: str) -> NotImplementedError:
+    """The error of a memory without one of the methods that it must define."""
+    return NotImplementedError(f"{kind.__name__}: found no method `{method}`, expected one; define it")
 
 
 class FeedForward(nn.Sequential, Memory):

@@ -13,7 +13,8 @@ from batchnav.policy import ActorCritic
 from batchnav.policy.actions import sample_categorical
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.lstm import EpisodicLSTM
-from batchnav.policy.memory import map_state
+from batchnav.policy.memories import MEMORIES
+from batchnav.policy.memory import Memory, map_state
 from batchnav.policy.observations import log_distance
 
 ROUNDING = 1e-5  # float32, the same sums in batches of another size
@@ -178,6 +179,27 @@ def test_plain_observations_and_no_memory():
     state = policy.initial_state(3)
     act = policy.act(torch.rand(3, 4), torch.zeros(3).long(), torch.ones(3, dtype=torch.bool), state, torch.rand(3))
     assert act.action.shape == act.value.shape == (3,) and act.state == ()
+
+
+def test_a_memory_without_a_method_is_named(monkeypatch):
+    class Half(Memory):
+        """A memory that defines its constructor only."""
+
+        output_size = 8
+
+        @classmethod
+        def from_config(cls, input_size, config):
+            return cls()
+
+    monkeypatch.setitem(MEMORIES, "half", Half)
+    policy = ActorCritic(SPACE, spaces.Discrete(4), dataclasses.replace(SMALL, memory="half"))
+    with pytest.raises(NotImplementedError, match="Half: found no method `initial_state`, expected one; define it"):
+        policy.initial_state(3)
+    with pytest.raises(NotImplementedError, match="Memory: found no method `from_config`"):
+        Memory.from_config(4, SMALL)
+    s = sequence(2, 3)
+    with pytest.raises(NotImplementedError, match="Half: found no method `forward`"):
+        policy.evaluate(s["obs"], s["prev_action"], s["starts"], (), s["actions"])
 
 
 def test_blind_reads_no_image():
