@@ -202,7 +202,8 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
     for path in paths:
         findings = list(validate(path, split, scenes_dir))
         for finding in findings:
-            show(f"{finding.level}: {finding.text}")
+            where = "" if str(path) in finding.text else f"{path}: "
+            show(f"{finding.level}: {where}{finding.text}")
         broken |= any(finding.level == "error" for finding in findings)
         if all(finding.level == "note" for finding in findings):
             show(f"{path}: no errors")

@@ -5,7 +5,8 @@ PointNav's files and ObjectNav's have the same functions here; `goal_categories`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from batchnav.data.objectnav.instance_file import InstanceDataset, is_instance_f
 from batchnav.data.objectnav.playing import unplayable_searches
 from batchnav.data.scenes import find_played
 from batchnav.data.sources.scene_source import SCENES_DIR
-from batchnav.errors import BatchnavError, EpisodeError
+from batchnav.errors import BatchnavError, EpisodeError, few
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.goal_data import categories_of
 from batchnav.scene.goals import SceneGoals
@@ -51,8 +52,14 @@ class PlayedFile:
 
         Error messages begin with the name of the file.
         """
-        try:
+        with self.named():
             return self._scenes(episodes, scenes_dir, settings, appearance)
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Context manager whose errors begin with the name of the file."""
+        try:
+            yield
         except BatchnavError as error:
             raise type(error)(f"{self.path}: {error}") from error
 
@@ -127,7 +134,7 @@ def played_table(
         if episode.goal_name not in number:
             raise EpisodeError(
                 f"{where}: field 'object_category': found {episode.goal_name!r}, expected one of the task's: "
-                f"{', '.join(number)}"
+                f"{few(tuple(number), 30)}; presets such as objectnav_mp3d and ovon have other categories"
             )
 
     def tensor(values: list, dtype: torch.dtype) -> torch.Tensor:

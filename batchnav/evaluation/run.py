@@ -99,7 +99,9 @@ class Evaluation:
             raise ArgumentError(f"{path}: found {found}, expected at least one episode for each process")
         scenes = file.scenes(self.episodes, scenes_dir, body.navmesh, bool(appearance & FROM_FILES))
         self.names = [scene.name for scene in scenes]
-        self.episodes = playable(self.episodes, dict(zip(self.names, scenes, strict=True)))
+        self._file = file
+        with file.named():
+            self.episodes = playable(self.episodes, dict(zip(self.names, scenes, strict=True)))
         self.bank = SceneBank.pack(scenes, device, appearance, goal_categories=goal_categories)
 
     def check(self, player: Player) -> None:
@@ -176,7 +178,8 @@ class Evaluation:
     def _environment(self, episodes: list[Episode], config: NavConfig) -> NavEnv:
         """An environment that plays these episodes."""
         categories = goal_categories_of(config)
-        table = played_table(episodes, self.bank.scenes, categories, self.bank.device)
+        with self._file.named():
+            table = played_table(episodes, self.bank.scenes, categories, self.bank.device)
         n = min(self.num_envs, len(episodes))
         renderer = self.renderer if config.sensors else "raycast"
         return NavEnv(self.bank, n, task=config.task_name, config=config, episodes=table, renderer=renderer, copy=False)

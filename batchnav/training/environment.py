@@ -82,8 +82,9 @@ def fixed_episodes(
 ) -> NavEnv:
     """An environment that plays these episodes of a file in turn. `material_library`: as in `NavEnv`."""
     scenes = file.scenes(episodes, settings=config.env.body.navmesh, appearance=config.appearance)
-    episodes = playable(episodes, {scene.name: scene for scene in scenes})
-    table = played_table(episodes, scenes, goal_categories_of(config.env), device)
+    with file.named():
+        episodes = playable(episodes, {scene.name: scene for scene in scenes})
+        table = played_table(episodes, scenes, goal_categories_of(config.env), device)
     return NavEnv(scenes, num_envs, device, episodes=table, material_library=material_library, **_options(config))
 
 

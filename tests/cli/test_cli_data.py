@@ -1,13 +1,14 @@
 """The commands `batchnav data`: import, preparation, episodes, checks, list of datasets."""
 
+import dataclasses
 import gzip
 import json
 
 import pytest
-from worlds import write_episodes, write_floor, write_json
+from worlds import episodes_on, write_episodes, write_floor, write_json
 
 from batchnav.data.catalog import SOURCES, Source
-from batchnav.data.episodes.episode_file import load_episodes
+from batchnav.data.episodes.episode_file import load_episodes, save_episodes
 from batchnav.data.objectnav.episode_file import load_objectnav
 from batchnav.data.prepared.scene_file import load_prepared
 from batchnav.navmesh.navmesh import NavMesh
@@ -38,6 +39,17 @@ def test_prepare_in_place_and_episodes_in_one_file_per_scene(run, tmp_path):
     assert sorted(file.name for file in (out.parent / "content").iterdir()) == ["Adrian.json.gz", "Ribera.json.gz"]
     assert [e.scene_id for e in load_episodes(out)] == ["gibson/Adrian.glb"] * 2 + ["gibson/Ribera.glb"] * 2
     run("data", "validate", out, "--scenes-dir", folder.parent)
+
+
+def test_each_finding_of_validate_names_its_file(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_floor(tmp_path / "floor.glb", up="y")
+    far = [dataclasses.replace(e, start_position=(90.0, 0.0, 0.0)) for e in episodes_on("floor.glb", 2)]
+    save_episodes(far, tmp_path / "far.json.gz")
+    with pytest.raises(SystemExit, match="1"):
+        run("data", "validate", "floor.glb", "far.json.gz")
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 2 and all(line.startswith("error: far.json.gz: episode ") for line in lines)
 
 
 def test_import_procthor_houses(run, tmp_path):

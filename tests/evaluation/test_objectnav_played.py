@@ -72,7 +72,9 @@ def test_goals_of_child_categories_count(dataset, tmp_path):
 
 
 def test_categories_that_the_task_lacks_are_refused(dataset, tmp_path):
-    with pytest.raises(EpisodeError, match=r"object_category.*found 'bed', expected one of the task's: chair"):
+    with pytest.raises(
+        EpisodeError, match=r"val.json.gz: .*object_category.*found 'bed', expected one of the task's: chair; presets"
+    ):
         evaluation(dataset, tmp_path / "val.json.gz", ("chair",)).play(
             ReferencePlayer("shortest_path", with_options(CONFIG, {"categories": ("chair",)}))
         )

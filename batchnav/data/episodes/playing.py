@@ -183,7 +183,8 @@ def off_navmesh(field: str, point: np.ndarray, snapped: np.ndarray) -> str:
     if is_near(point[None], snapped[None])[0]:
         return ""
     found, nearest = ([round(float(v), 3) for v in p] for p in (point, snapped))
-    return f"field {field!r}: found {found}, expected a point on the navmesh (its nearest is {nearest})"
+    there = f"its nearest is {nearest}" if np.isfinite(snapped).all() else "which has none near this one"
+    return f"field {field!r}: found {found}, expected a point on the navmesh ({there})"
 
 
 def _name(episode: Episode) -> str:

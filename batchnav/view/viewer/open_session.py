@@ -60,7 +60,8 @@ def open_session(
         if not found:
             raise ArgumentError(f"{episodes}: found no episode in {', '.join(ids)}, expected scenes of this file")
         loaded = file.scenes(found, scenes_dir, config.body.navmesh)
-        found = playable(found, {scene.name: scene for scene in loaded})
+        with file.named():
+            found = playable(found, {scene.name: scene for scene in loaded})
     elif ids:
         loaded, found = sampled(find_scenes(ids, scenes_dir, config.body.navmesh), config, device)
     else:
