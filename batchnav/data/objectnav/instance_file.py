@@ -68,20 +68,20 @@ class InstanceDataset:
     goals: dict[str, FileGoal]
     """Goals by `instance_key`."""
 
+    def of_scene(self, scene_id: str) -> dict[str, FileGoal]:
+        """The goals of one scene by key. A scene's name may begin with that of another scene."""
+        name = scene_name(scene_id)
+        return {key: goal for key, goal in self.goals.items() if key.rpartition("_")[0] == name}
+
     def scene_goals(self, scene_id: str) -> SceneGoals:
         """The goals of one scene, in the order of their object ids: instances with view points and images."""
-        prefix = instance_key(scene_id, "")
-        mine = [goal for key, goal in self.goals.items() if key.startswith(prefix) and len(goal.points)]
+        mine = [goal for goal in self.of_scene(scene_id).values() if len(goal.points)]
         found = [goal.as_goal(str(goal.number))._replace(images=images_of_goal(goal, scene_id)) for goal in mine]
         return SceneGoals(FROM_FILE, tuple(sorted(found, key=lambda goal: goal.object_id))).instances
 
     def completed(self, scene_id: str, goals: SceneGoals) -> SceneGoals:
         """Goals that were made anew for a scene, as `scene_goals` returns them: with the images of the file."""
-        images = {
-            goal.number: images_of_goal(goal, scene_id)
-            for key, goal in self.goals.items()
-            if key.startswith(instance_key(scene_id, ""))
-        }
+        images = {goal.number: images_of_goal(goal, scene_id) for goal in self.of_scene(scene_id).values()}
         pictured = (goal._replace(images=images.get(goal.object_id, NO_IMAGES)) for goal in goals.objects)
         return goals._replace(objects=tuple(pictured)).instances
 
@@ -155,9 +155,8 @@ def save_instances(dataset: InstanceDataset, path: str | Path, content: bool = T
     """
 
     def rows(episodes: Sequence[InstanceEpisode], scene_id: str) -> dict[str, Any]:
-        prefix = instance_key(scene_id, "") if scene_id else ""
-        goals = {key: plain_goal(goal) for key, goal in dataset.goals.items() if key.startswith(prefix)}
-        held = {"goals": goals} if episodes else {}
+        mine = dataset.of_scene(scene_id) if scene_id else dataset.goals
+        held = {"goals": {key: plain_goal(goal) for key, goal in mine.items()}} if episodes else {}
         return {**held, "episodes": list(map(_plain, episodes))}
 
     write_split(dataset.episodes, Path(path), content, rows)

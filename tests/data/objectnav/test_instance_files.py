@@ -87,6 +87,20 @@ def test_files_are_written_and_read_back_equal(tmp_path, content):
     assert goal.images[0] == pytest.approx([1.0, 1.2, 2.0, 0.5, 0.0, math.pi / 2], abs=1e-6)
 
 
+@pytest.mark.parametrize("content", [True, False])
+def test_goals_of_scenes_with_similar_names_are_kept_apart(tmp_path, content):
+    """The name of one scene is that of the other and a number, as is the key of a goal."""
+    scenes, goals = ("hm3d/TEE.glb", "hm3d/TEE_2.glb"), {"TEE_10": GOAL, "TEE_2_11": {**GOAL, "object_id": 11}}
+    ids = {"TEE_10": "10", "TEE_2_11": "11"}
+    rows = [
+        {**EPISODE, "scene_id": scene, "goal_object_id": ids[key]} for scene, key in zip(scenes, goals, strict=True)
+    ]
+    dataset = load_instances(write(tmp_path / "a.json.gz", {"goals": goals, "episodes": rows}))
+    save_instances(dataset, tmp_path / "b" / "val.json.gz", content)
+    for found in (dataset, load_instances(tmp_path / "b" / "val.json.gz")):
+        assert [[goal.category for goal in found.scene_goals(scene).objects] for scene in scenes] == [["10"], ["11"]]
+
+
 def test_the_kind_of_a_file_is_recognised(tmp_path):
     assert not is_instance_file(write(tmp_path / "val.json.gz", {"episodes": [{"object_category": "chair"}]}))
     played = load_played(write(tmp_path / "other.json.gz", FILE), ())
