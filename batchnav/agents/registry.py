@@ -152,6 +152,11 @@ def _make(name: str, env: NavEnv, radius: float) -> Agent:
     entry, known = reference_agent(name), TASKS[task].reference_agents
     if name not in known:
         raise ArgumentError(f"agent: found {name!r} with the task {task}, expected one of {', '.join(known)}")
+    if missing := _missing(entry.observations, env.sources):
+        raise ArgumentError(
+            f"agent: found {name!r} in an environment without the observation {missing!r}, expected one that has "
+            f"{', '.join(entry.observations)}; agent_config({name!r}, env.config) is its configuration"
+        )
     agent = entry.make(env, radius)
     return agent if env.config.body.is_discrete else VelocityControlAgent(agent, env)
 

@@ -146,8 +146,8 @@ def find_players(
     config = policies[0].config if policies else nav_config(None, {}, task_name or DEFAULT_TASK)
     if config.task_name != (task_name or config.task_name):
         raise ArgumentError(
-            f"--task: found {task_name}, expected {config.task_name}, the task of the policy {policies[0].name}; omit "
-            f"--task, or name a policy of {task_name}"
+            f"task: found {task_name}, expected {config.task_name}, the task of the policy {policies[0].name}; name a "
+            f"policy of {task_name}, or omit --task"
         )
     task = TASKS[config.task_name]
     for name, player in players.items():

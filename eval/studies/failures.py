@@ -34,7 +34,7 @@ from rich.table import Table
 from batchnav.cli.ranges import run
 from batchnav.data.episodes.episode import Episode
 from batchnav.envs.observations import needed_appearance
-from batchnav.errors import BatchnavError
+from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.play import Recording
 from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.run import Evaluation
@@ -75,6 +75,11 @@ def main(options: Options) -> None:
     """Play all episodes, print the tables, and write results.json and the maps."""
     device = resolve_device(options.device)
     player = PolicyPlayer(options.checkpoint, device)
+    if player.config.task_name not in ("pointnav", "imagenav"):
+        raise ArgumentError(
+            f"{options.checkpoint}: found a policy of {player.config.task_name}, expected one of pointnav or imagenav; "
+            f"the report of batchnav evaluate counts the failures of other tasks"
+        )
     appearance = needed_appearance(player.config)
     evaluation = Evaluation(options.episodes, device, player.config.body, options.num_envs, appearance=appearance)
     played = evaluation.play(player).episodes

@@ -85,6 +85,12 @@ def test_an_agent_of_other_tasks_is_refused(scene):
         make_reference_agent("shortest_path", env)
 
 
+def test_an_agent_without_its_observations_is_refused(scene):
+    env = NavEnv([scene], 1, "cpu", seed=0)
+    with pytest.raises(ArgumentError, match=r"found 'map_planner' in an environment without .* 'waypoint'"):
+        make_reference_agent("map_planner", env)
+
+
 def test_an_expert_stops_before_the_success_distance(scene):
     env = NavEnv([scene], 1, "cpu", sensors=(), seed=0)
     assert make_expert("greedy", env).radius == pytest.approx(0.2 * EXPERT_STOP_RATIO)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from batchnav.data.scenes import find_scene
+from batchnav.errors import ArgumentError
+from batchnav.runtime.files.bundled import find_policy
 from eval.studies import failures
 
 
@@ -45,3 +47,9 @@ def test_program(rooms, checkpoint, tmp_path, capsys):
     assert found["spl"] == pytest.approx(1.0 - sum(part["spl_lost"] for part in found["outcomes"].values()), abs=1e-6)
     assert len(list((tmp_path / "found").glob("*.png"))) == min(2, round((1 - found["success"]) * found["episodes"]))
     assert "SPL lost" in capsys.readouterr().out
+
+
+def test_policies_of_other_tasks_are_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="found a policy of objectnav, expected one of pointnav or imagenav"):
+        policy = find_policy("objectnav_rgbd_small")
+        failures.main(failures.Options(checkpoint=policy, episodes=tmp_path, out=tmp_path, device="cpu"))

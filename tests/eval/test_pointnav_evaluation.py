@@ -264,7 +264,7 @@ def test_bad_commands(rooms, tmp_path):
         (program.Options(agents=("greedy",), report_episodes=-1), "--report-episodes: found -1, expected an integer"),
         (
             program.Options(agents=("pointnav_plan_small",), task="objectnav", device="cpu"),
-            "--task: found objectnav, expected pointnav, the task of the policy pointnav_plan_small; omit --task, or",
+            "task: found objectnav, expected pointnav, the task of the policy pointnav_plan_small; name a policy",
         ),
     ):
         with pytest.raises(ArgumentError, match=message):

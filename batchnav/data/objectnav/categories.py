@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, shortened
 from batchnav.tasks.objectnav import HM3D
 
 _PLANT = ("plant", "flower")
@@ -100,6 +100,6 @@ def labels_named(labels: str | LabelMap) -> LabelMap:
     """A label map by name; another map is returned unchanged. ArgumentError for an unknown name."""
     if isinstance(labels, LabelMap):
         return labels
-    if labels not in LABELS:
-        raise ArgumentError(f"labels: found {labels!r}, expected one of {', '.join(LABELS)}")
+    if not isinstance(labels, str) or labels not in LABELS:
+        raise ArgumentError(f"labels: found {shortened(labels)}, expected one of {', '.join(LABELS)}, or a LabelMap")
     return LABELS[labels]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, shortened
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,6 @@ def rules_named(rules: str | Rules) -> Rules:
     """A preset by name; other rules are returned unchanged. ArgumentError for an unknown name."""
     if isinstance(rules, Rules):
         return rules
-    if rules not in RULES:
-        raise ArgumentError(f"rules: found {rules!r}, expected one of {', '.join(RULES)}")
+    if not isinstance(rules, str) or rules not in RULES:
+        raise ArgumentError(f"rules: found {shortened(rules)}, expected one of {', '.join(RULES)}, or a Rules")
     return RULES[rules]

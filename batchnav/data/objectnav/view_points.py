@@ -11,7 +11,7 @@ import functools
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from batchnav.data.objectnav.categories import LabelMap, labels_named
 from batchnav.data.objectnav.goals_cache import load_goals, save_goals
 from batchnav.data.objectnav.rules import Rules, ViewPointRules, rules_named
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
+from batchnav.errors import ArgumentError
 from batchnav.navmesh import file as navmesh_file
 from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.device import resolve_device
@@ -70,11 +71,20 @@ def with_goals(
     Returns the scenes with `Scene.goals`. The goals are cached. A scene without objects of these categories has no
     goals. ArgumentError for an unknown name.
     """
-    scenes = list(scenes)
+    scenes = check_scenes(scenes)
     return [
         scene._replace(goals=goals)
         for scene, goals in zip(scenes, make_goals(scenes, rules, labels, device), strict=True)
     ]
+
+
+def check_scenes(scenes: Iterable[Scene]) -> list[Scene]:
+    """The scenes as a list. ArgumentError for names or paths in place of scenes."""
+    listed: list[Any] = [scenes] if isinstance(scenes, Scene) else list(scenes)
+    for i, scene in enumerate(listed):
+        if not isinstance(scene, Scene):
+            raise ArgumentError(f"scenes[{i}]: found {type(scene).__name__}, expected a Scene (see load_scenes)")
+    return listed
 
 
 def make_goals(
@@ -95,7 +105,7 @@ def make_goals(
 
     A scene without objects of these categories has no goals. ArgumentError for an unknown name.
     """
-    scenes, rules = list(scenes), rules_named(rules)
+    scenes, rules = check_scenes(scenes), rules_named(rules)
     label_map, device = labels_named(rules.labels if labels is None else labels), resolve_device(device)
     found = [load_goals(cache_file(scene, rules, label_map)) for scene in scenes]
     new = [scene for scene, goals in zip(scenes, found, strict=True) if goals is None]

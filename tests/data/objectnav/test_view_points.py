@@ -141,6 +141,10 @@ def test_unknown_rules_and_labels_are_refused():
         make_goals([], "hm3d")
     with pytest.raises(ArgumentError, match="labels: found 'coco', expected one of hm3d, mp3d"):
         make_goals([], labels="coco")
+    with pytest.raises(ArgumentError, match=r"labels: found {'chair': 'seat'}, expected one of hm3d.* or a LabelMap"):
+        make_goals([], labels={"chair": "seat"})
+    with pytest.raises(ArgumentError, match=r"scenes\[0\]: found str, expected a Scene \(see load_scenes\)"):
+        with_goals(["house:0"])
 
 
 @pytest.mark.cuda
