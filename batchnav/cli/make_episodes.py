@@ -67,9 +67,9 @@ def make_episodes(
     check_rule(islands)
     check_int("per_scene", per_scene, 1, 2**24)
     check_seed(seed)
+    check_target(out, EpisodeError)
     if not out.name.endswith(".json.gz"):
         raise EpisodeError(f"{out}: found another suffix, expected .json.gz")
-    check_target(out, EpisodeError)
     if not (content and out.exists()):
         check_content(out)  # raises before episodes are generated
     config = nav_config(preset, {}, task)
