@@ -93,8 +93,12 @@ def make_episodes(
             raise EpisodeError(f"{out}: found no episodes in {few(scenes)}, expected at least one; use other scenes")
         save_episodes(episodes, out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
-    evaluate = "batchnav", "evaluate", "shortest_path", "--task", task, "--episodes", out
-    show(next_command("evaluate an agent on them", *evaluate))
+    played_as = ("--task", task) if preset is None else ("--preset", preset)
+    show(
+        next_command(
+            "evaluate an agent on them", "batchnav", "evaluate", "shortest_path", *played_as, "--episodes", out
+        )
+    )
 
 
 def _point_goals(task: str, scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episode]:

@@ -32,7 +32,7 @@ from batchnav.view.video import save_gif, save_mp4, video_frames
 
 NUM_VIDEOS, VIDEO_MAP_SIZE = 6, 360
 """Number of episodes shown in videos, and the longer side of their maps, pixels."""
-SHARED_WITH_VIEWER = "scenes_dir", "device", "renderer", "sample"
+SHARED_WITH_VIEWER = "preset", "scenes_dir", "device", "renderer", "sample"
 """Options that `batchnav view` has too."""
 MAX_LISTED = 20
 """Number of printed episodes whose file states another distance; results.json has all of them."""
@@ -43,7 +43,7 @@ def measure(options: Options, ranks: Ranks) -> None:
 
     The results of an agent are written as soon as it has played, so an error in a later one does not discard them.
     """
-    players = find_players(options.agents, ranks.device, options.task, options.sample, options.seed)
+    players = find_players(options.agents, ranks.device, options.task, options.sample, options.seed, options.preset)
     for player in players.values():
         player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
     first = next(iter(players.values()))
@@ -159,6 +159,7 @@ def default_folder(options: Options, task: str = DEFAULT_TASK) -> Path:
     """
     words = options.agents
     played = options.split if options.episodes is None else options.episodes.name.partition(".")[0]
+    played += "" if options.preset is None else f"_{options.preset}"
     played += "" if options.camera_height is None else f"_{options.camera_height:g}m"
     played += "" if options.hfov_deg is None else f"_{options.hfov_deg:g}deg"
     played_as = played if task == DEFAULT_TASK else f"{task}_{played}"

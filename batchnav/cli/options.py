@@ -21,6 +21,9 @@ class EvaluateOptions:
     frontier)."""
     task: str | None = None
     """Task of the agents. Default: that of the policies; pointnav for reference agents without a policy."""
+    preset: str | None = None
+    """Environment of reference agents, for example objectnav_mp3d for Habitat's ObjectNav episodes in Matterport3D.
+    Default: the task's own. Policies play in the environment of their training."""
     split: str = "val"
     """Name of a fixed episode file of the task. All tasks: val, test (procedural houses). PointNav and ObjectNav:
     building (corridor floors). ObjectNav: procthor (ProcTHOR houses). PointNav: hall, block, scan, course (other scene

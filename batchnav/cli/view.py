@@ -43,6 +43,8 @@ class Options:
     task. Default: none; you drive an agent with the keyboard."""
     task: str | None = None
     """Task of the agents. Default: that of the policies; pointnav for reference agents and yours without a policy."""
+    preset: str | None = None
+    """Environment of reference agents and yours, for example objectnav_mp3d. Default: the task's own."""
     episodes: str | None = None
     """Episode file, or the name of a bundled one, such as val, building or objectnav_val. Default: episodes are sampled
     in the scenes."""
@@ -85,7 +87,8 @@ def next_step(options: Options) -> str:
     """A line with a command that shows more of the same scenes: a trained agent, episodes, or the agents' metrics."""
     folder = () if options.scenes_dir == SCENES_DIR else ("--scenes-dir", options.scenes_dir)
     episodes = () if options.episodes is None else ("--episodes", options.episodes)
-    task = () if options.task in (None, "pointnav") else ("--task", options.task)
+    task: tuple[str, ...] = () if options.task in (None, "pointnav") else ("--task", options.task)
+    task += () if options.preset is None else ("--preset", options.preset)
     if not options.agents:
         agent = "shortest_path" if task else "pointnav_waypoint_small"
         words = ("view", *options.scenes, *episodes, *task, *folder, "--agents", agent)
@@ -104,14 +107,16 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def session_of(options: Options) -> Session:
     """The viewer's session: scenes, episodes and agents."""
-    from batchnav.evaluation.players import DEFAULT_TASK, find_players
+    from batchnav.evaluation.players import environment_of, find_players
     from batchnav.runtime.device import resolve_device
     from batchnav.runtime.files.bundled import find_episodes
     from batchnav.view.viewer.open_session import open_session
 
     device = resolve_device(options.device)
-    players = find_players(options.agents, device, options.task, options.sample) if options.agents else {}
+    players, config = {}, None
+    if options.agents:
+        players = find_players(options.agents, device, options.task, options.sample, preset=options.preset)
+    else:
+        config = environment_of(options.task, options.preset)
     path = None if options.episodes is None else find_episodes(options.episodes)
-    return open_session(
-        options.scenes, path, players, device, options.renderer, options.scenes_dir, options.task or DEFAULT_TASK
-    )
+    return open_session(options.scenes, path, players, device, options.renderer, options.scenes_dir, config)

@@ -134,7 +134,7 @@ def played_table(
         if episode.goal_name not in number:
             raise EpisodeError(
                 f"{where}: field 'object_category': found {episode.goal_name!r}, expected one of the task's: "
-                f"{few(tuple(number), 30)}; presets such as objectnav_mp3d and ovon have other categories"
+                f"{few(tuple(number), 30)}; presets (--preset), such as objectnav_mp3d and ovon, have other categories"
             )
 
     def tensor(values: list, dtype: torch.dtype) -> torch.Tensor:

@@ -18,7 +18,7 @@ from batchnav.agents.registry import (
     make_reference_agent,
     reference_agent,
 )
-from batchnav.envs.config import NavConfig, config_of, nav_config
+from batchnav.envs.config import PRESETS, NavConfig, config_of, nav_config
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.policy.weights import load_policy
@@ -120,8 +120,24 @@ def policy_name(checkpoint: Path) -> str:
     return checkpoint.resolve().parent.name if checkpoint.name == WEIGHTS else checkpoint.stem
 
 
+def environment_of(task_name: str | None, preset: str | None = None) -> NavConfig:
+    """Environment of agents without a policy: a preset, or the defaults of a task.
+
+    A task of None is that of the preset, else `DEFAULT_TASK`. ConfigError for unknown names, and for a preset of
+    another task.
+    """
+    if task_name is None and preset in PRESETS:
+        task_name = PRESETS[preset].task_name
+    return nav_config(preset, {}, task_name or DEFAULT_TASK)
+
+
 def find_players(
-    words: Sequence[str], device: torch.device, task_name: str | None = None, sample: bool = True, seed: int = 0
+    words: Sequence[str],
+    device: torch.device,
+    task_name: str | None = None,
+    sample: bool = True,
+    seed: int = 0,
+    preset: str | None = None,
 ) -> dict[str, Player]:
     """The agents by their names in tables. Policies come first, since they determine the task.
 
@@ -131,11 +147,13 @@ def find_players(
         task_name: task of the agents; None: that of the policies, `DEFAULT_TASK` where there is no policy.
         sample: sample the policies' actions; False: take the most probable ones.
         seed: seed for action sampling.
+        preset: environment of the reference agents where there is no policy; None: the task's defaults.
 
     Raises:
-        ArgumentError: the agents have different tasks or bodies, the policies have another task than `task_name`, or a
-            reference agent cannot play the task.
+        ArgumentError: the agents have different tasks or bodies, the policies have another task than `task_name`, there
+            is a preset beside policies, or a reference agent cannot play the task.
         CheckpointError: a word is neither a policy nor a reference agent.
+        ConfigError: unknown task or preset, or a preset of another task.
     """
     reference = [word for word in words if agent_name(word) in REFERENCE_AGENTS and not Path(word).exists()]
     files = [_policy_file(word, task_name or DEFAULT_TASK) for word in words if word not in reference]
@@ -143,7 +161,12 @@ def find_players(
     players: dict[str, Player] = {player.name: player for player in policies}
     if len(players) < len(policies):
         raise ArgumentError(f"agents: found {', '.join(words)}, expected policies in folders of different names")
-    config = policies[0].config if policies else nav_config(None, {}, task_name or DEFAULT_TASK)
+    if policies and preset is not None:
+        raise ArgumentError(
+            f"preset: found {preset} with the policy {policies[0].name}, expected reference agents alone: a policy "
+            f"plays in the environment of its training; omit --preset"
+        )
+    config = policies[0].config if policies else environment_of(task_name, preset)
     if config.task_name != (task_name or config.task_name):
         raise ArgumentError(
             f"task: found {task_name}, expected {config.task_name}, the task of the policy {policies[0].name}; name a "

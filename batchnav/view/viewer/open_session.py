@@ -35,7 +35,7 @@ def open_session(
     device: torch.device,
     renderer: str = "raycast",
     scenes_dir: Path = SCENES_DIR,
-    task_name: str = "pointnav",
+    config: NavConfig | None = None,
 ) -> Session:
     """Load a session: scenes by id, with episodes from a file or sampled as by Habitat's generator.
 
@@ -46,11 +46,11 @@ def open_session(
         device: device that agents run on.
         renderer: renderer for agents with image sensors.
         scenes_dir: folder that the scene ids of Habitat's episodes are relative to.
-        task_name: task of the user's agent where there are no players.
+        config: environment of the user's agent where there are no players; None: PointNav's.
 
     ArgumentError if there is no episode to show, EpisodeError for an episode that cannot be played.
     """
-    config = next((player.config for player in players.values()), nav_config(None, {}, task_name))
+    config = next((player.config for player in players.values()), config or nav_config(None, {}))
     if not players:
         config = dataclasses.replace(config, sensors=("depth", "rgb"))
     categories, ids = goal_categories_of(config), scene_ids(scenes)
