@@ -31,7 +31,7 @@ from batchnav.cli.ranges import run
 from batchnav.data.episodes.episode import Episode
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import needed_appearance
-from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import Player, find_players
 from batchnav.evaluation.results import result_rows
 from batchnav.evaluation.run import Evaluation
@@ -39,7 +39,7 @@ from batchnav.report.results import append_rows
 from batchnav.report.terminal import print_agents
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.bundled import find_split
-from batchnav.tasks.imagenav import ImageNav, ImageNavConfig
+from batchnav.tasks.imagenav import ImageNav
 
 Goals = Literal["own", "same_scene", "other_scene"]
 
@@ -67,8 +67,6 @@ def main(options: Options) -> None:
     device = resolve_device(options.device)
     players = find_players(options.agents, device, "imagenav")
     config = next(iter(players.values())).config
-    if not isinstance(config.task, ImageNavConfig):
-        raise ArgumentError(f"agents: found {', '.join(players)} with the task {config.task_name}, expected imagenav")
     path = options.episodes or find_split("val", ImageNav.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     evaluation = Evaluation(path, device, config.body, options.num_envs, appearance=fields)

@@ -119,5 +119,5 @@ def test_program(path, monkeypatch, capsys):
 
 
 def test_other_tasks_are_refused(path):
-    with pytest.raises(ArgumentError, match="found pointnav_waypoint_small with the task pointnav, expected imagenav"):
+    with pytest.raises(ArgumentError, match="found imagenav, expected pointnav, the task of the policy"):
         swapped_goals.main(swapped_goals.Options(("pointnav_waypoint_small",), path, device="cpu"))
