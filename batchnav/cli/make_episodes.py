@@ -94,11 +94,8 @@ def make_episodes(
         save_episodes(episodes, out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
     played_as = ("--task", task) if preset is None else ("--preset", preset)
-    show(
-        next_command(
-            "evaluate an agent on them", "batchnav", "evaluate", "shortest_path", *played_as, "--episodes", out
-        )
-    )
+    evaluate = "batchnav", "evaluate", "shortest_path", *played_as, "--episodes", out
+    show(next_command("evaluate an agent on them", *evaluate))
 
 
 def _point_goals(task: str, scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episode]:

@@ -10,11 +10,12 @@ import torch
 
 from batchnav.config import shortened
 from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes.playing import scene_rows
 from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
 from batchnav.data.played_file import playable, played_table
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
-from batchnav.errors import ArgumentError, ConfigError, EpisodeError, few
+from batchnav.errors import ArgumentError, ConfigError, few
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.material_sampling import MaterialLibrary
@@ -110,11 +111,6 @@ def table_of(
     """Fixed episodes as tensors. EpisodeError for an episode that cannot be played in the scenes of the bank."""
     if episodes is None or isinstance(episodes, EpisodeTable):
         return episodes
+    scene_rows(episodes, bank.names)  # raises for an episode of another scene
     scenes = {scene.name: scene for scene in bank.scenes}
-    for episode in episodes:
-        if episode.scene_id not in scenes:
-            raise EpisodeError(
-                f"episode {episode.episode_id!r}: field 'scene_id': found {shortened(episode.scene_id)}, expected one "
-                f"of the scenes: {few(list(scenes))}"
-            )
     return played_table(playable(episodes, scenes), bank.scenes, goal_categories, bank.device)

@@ -353,7 +353,7 @@ class Learner:
             "prev_action": rollout.prev_action[-1],
             "env": self.env.state_dict(),
         }
-        return copied_to_cpu(state)
+        return copied_to_cpu(state)  # the environment's too: one from another package may return live tensors
 
     def load_state_dict(self, state: dict[str, Any], new_episodes: bool = False) -> None:
         """Continue from the result of `state_dict`.

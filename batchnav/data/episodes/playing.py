@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from batchnav.data.episodes.episode import AnyEpisode, Episode, Vector, group_by_scene
-from batchnav.errors import EpisodeError
+from batchnav.errors import EpisodeError, few, shortened
 from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import FAR
@@ -84,9 +84,9 @@ def scene_rows(episodes: Sequence[Episode], scene_names: Sequence[str]) -> list[
     index = {name: k for k, name in enumerate(scene_names)}
     for episode in episodes:
         if episode.scene_id not in index:
-            known = ", ".join(map(repr, list(index)[:5])) + (", ..." if len(index) > 5 else "")
             raise EpisodeError(
-                f"{_name(episode)}: field 'scene_id': found a scene that is not loaded, expected one of {known}"
+                f"{_name(episode)}: field 'scene_id': found {shortened(episode.scene_id)}, which is not loaded, "
+                f"expected one of the scenes: {few(scene_names)}"
             )
     return [index[episode.scene_id] for episode in episodes]
 
