@@ -110,12 +110,29 @@ def score_one(i, nav, bodies, transition, parameters, scratch, row, state_out, m
 
 @lean_function
 def begin_one(i, next_episode, bodies_out, state_out):
-    """Begin the episode that was sampled ahead; `GoalTask` copies the optional fields."""
+    """Begin the episode that was sampled ahead."""
     begin_episode(i, next_episode, bodies_out)
     state_out.table_index[i] = next_episode.table_index[i]
     keep_point(i, point_at(i, next_episode.goal), state_out.goal)
     state_out.start_distance[i], state_out.distance[i] = next_episode.distance[i], next_episode.distance[i]
     state_out.episode_return[i] = np.float32(0.0)
+    begin_optional(i, next_episode, state_out)
+
+
+@inline_function
+def begin_optional(i, next_episode, state_out):
+    """Set the optional fields in use. Scoring runs concurrently, and writes those of agents that go on."""
+    if state_out.goal_heading.shape[0] > 0:
+        state_out.goal_heading[i] = next_episode.goal_heading[i]
+    if state_out.angle.shape[0] > 0:
+        state_out.angle[i] = next_episode.angle[i]
+    if state_out.category.shape[0] > 0:
+        state_out.category[i] = next_episode.category[i]
+    if state_out.goal_image.shape[0] > 0:
+        state_out.goal_image[i] = next_episode.goal_image[i]
+    if state_out.goal_range.shape[0] > 0:
+        first, last = next_episode.goal_range[i, 0], next_episode.goal_range[i, 1]
+        state_out.goal_range[i, 0], state_out.goal_range[i, 1] = first, last
 
 
 @lean_function

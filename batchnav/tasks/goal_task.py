@@ -184,14 +184,6 @@ class GoalTask:
         """Number of concurrent searches for steps; on CUDA also for the episodes that are sampled at the same time."""
         return (num_envs, sampling_threads(num_envs)) if device.type == "cuda" else (chunks,)
 
-    def begin_episodes(self, all_agents: bool) -> None:
-        """Begin the episodes that are due, or those of all agents; queue these agents; update the goal observation."""
-        self._begin(all_agents)
-        for name in self.optional:
-            now, sampled = getattr(self.goal_state, name), getattr(self.next_episode, name)
-            due = self.sim.bodies.done.view(-1, *(1,) * (now.ndim - 1))
-            torch.where(due | all_agents, sampled, now, out=now)
-
     def score(self) -> None:
         """Compute reward and metrics of the step. A subclass may change `reward` afterwards.
 
@@ -229,7 +221,7 @@ class GoalTask:
             block=SEARCH_BLOCK,
         )  # fmt: skip
         begun = bodies, state, queue, start_goal
-        self._begin = bind_begin(sim, self.begin_kernels, next_episode, begun, self.begin_reads(parameters))
+        self.begin_episodes = bind_begin(sim, self.begin_kernels, next_episode, begun, self.begin_reads(parameters))
         threads = sampling_threads(n)
         self.sample_pairs: Callable[[], Any] = bind(
             sim, self.sample_kernels, (nav, bodies, queue, sampling, table, parameters),

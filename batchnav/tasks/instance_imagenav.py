@@ -22,7 +22,6 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import IMAGE_COLUMNS
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.goal_task import GoalTask
 from batchnav.tasks.imagenav import ImageNav
 from batchnav.tasks.instance_kernels import PICK_IMAGE
 from batchnav.tasks.objectnav import ObjectNav, ObjectNavConfig
@@ -105,10 +104,6 @@ class InstanceImageNav(ObjectNav):
                 f"episodes.goal_image[{row}]: found {int(table.goal_image[row])}, expected the number of one of the "
                 f"goal's {int(count[row])} images, from 0"
             )
-
-    def begin_episodes(self, all_agents: bool) -> None:
-        """Begin the episodes that are due, or those of all agents; queue these agents."""
-        GoalTask.begin_episodes(self, all_agents)
 
     def sample_episodes(self) -> None:
         """Sample the queued agents' next episodes: start and object as in ObjectNav, and an image of the object."""

@@ -127,10 +127,6 @@ class ObjectNav(GoalTask):
                 f"episodes.category[{row}]: found {found} ({name}), expected a category with goals in {scene!r}"
             )
 
-    def begin_episodes(self, all_agents: bool) -> None:
-        """Begin the episodes that are due, or those of all agents; queue these agents."""
-        self._begin(all_agents)
-
     @property
     def nearest_target(self) -> torch.Tensor:
         """f32 [N, 3]: the view point nearest to each agent at the last `update_nearest_target`."""

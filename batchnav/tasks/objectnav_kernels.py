@@ -19,11 +19,12 @@ from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, inline_function, lean_function
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.scene.goal_data import field_distance, goal_places, goal_row, place_at
-from batchnav.sim.bodies import begin_episode, level_squared_distance
+from batchnav.sim.bodies import level_squared_distance
 from batchnav.sim.episodes import FIRST_DRAW, NO_AGENT, agent_number, sample_scene
 from batchnav.sim.simulator import NO_EPISODE
 from batchnav.tasks.episode_sampling import MIN_ISLAND_RADIUS, SEARCHERS, keep_detour, keep_episode, table_row
 from batchnav.tasks.formulas import spl, step_reward
+from batchnav.tasks.goal_kernels import begin_one as begin_goal_episode
 from batchnav.tasks.goal_kernels import observe_one, record_score
 
 CANDIDATES = 256
@@ -169,15 +170,12 @@ def aim_one(i, nav, bodies, state, parameters, scratch, row, target_out):
 
 @lean_function
 def begin_one(i, next_episode, parameters, bodies_out, state_out):
-    """Begin the episode that was sampled ahead."""
-    begin_episode(i, next_episode, bodies_out)
+    """Begin the episode that was sampled ahead. The distance is the field's where it is finite."""
+    begin_goal_episode(i, next_episode, bodies_out, state_out)
     start, scene, category = point_at(i, next_episode.position), next_episode.scene[i], next_episode.category[i]
     distance, _ = field_distance(parameters, scene, goal_row(parameters, scene, category), start)
-    state_out.table_index[i], state_out.category[i] = next_episode.table_index[i], category
-    keep_point(i, point_at(i, next_episode.goal), state_out.goal)
-    state_out.start_distance[i] = next_episode.distance[i]
-    state_out.distance[i] = distance if distance < _INF else next_episode.distance[i]
-    state_out.episode_return[i] = _ZERO
+    if distance < _INF:
+        state_out.distance[i] = distance
 
 
 @lean_function
