@@ -36,6 +36,11 @@ _PUBLIC = {
     "CartPoleEnv": "batchnav.cartpole.env",
     "load_dataset": "batchnav.data.habitat.datasets",
     "load_episodes": "batchnav.data.episodes.episode_file",
+    "save_episodes": "batchnav.data.episodes.episode_file",
+    "load_objectnav": "batchnav.data.objectnav.episode_file",
+    "save_objectnav": "batchnav.data.objectnav.episode_file",
+    "load_instance_imagenav": "batchnav.data.objectnav.instance_file",
+    "save_instance_imagenav": "batchnav.data.objectnav.instance_file",
     "load_policy": "batchnav.policy.weights",
     "with_goals": "batchnav.data.objectnav.view_points",
 }

@@ -2,7 +2,12 @@
 
 from batchnav.cartpole.env import CartPoleEnv as CartPoleEnv
 from batchnav.data.episodes.episode_file import load_episodes as load_episodes
+from batchnav.data.episodes.episode_file import save_episodes as save_episodes
 from batchnav.data.habitat.datasets import load_dataset as load_dataset
+from batchnav.data.objectnav.episode_file import load_objectnav as load_objectnav
+from batchnav.data.objectnav.episode_file import save_objectnav as save_objectnav
+from batchnav.data.objectnav.instance_file import load_instance_imagenav as load_instance_imagenav
+from batchnav.data.objectnav.instance_file import save_instance_imagenav as save_instance_imagenav
 from batchnav.data.objectnav.view_points import with_goals as with_goals
 from batchnav.data.scenes import load_scene as load_scene
 from batchnav.data.scenes import load_scenes as load_scenes

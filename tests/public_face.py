@@ -15,6 +15,8 @@ import torch
 import batchnav
 from batchnav.data.episodes.episode import Episode
 from batchnav.data.habitat.datasets import Dataset
+from batchnav.data.objectnav.episode import ObjectNavDataset
+from batchnav.data.objectnav.instance_file import InstanceDataset
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.policy.agent import PolicyAgent
 from batchnav.types import Visibility
@@ -110,6 +112,24 @@ def play(scenes: list[batchnav.Scene]) -> None:
     assert_type(terminated, torch.Tensor)
     made = gymnasium.make_vec("batchnav/CartPole-v0", num_envs=2)
     made.close()
+
+
+def search(folder: Path, copies: Path) -> None:
+    """Read and write episode files of all tasks; play ObjectNav episodes with the goals of their file."""
+    points = batchnav.load_episodes(folder / "val.json.gz")
+    assert_type(points, list[Episode])
+    batchnav.save_episodes(points, copies / "points" / "val.json.gz")
+    objects = batchnav.load_objectnav(folder / "objectnav_val.json.gz", content_scenes=["house_100000"])
+    assert_type(objects, ObjectNavDataset)
+    batchnav.save_objectnav(objects, copies / "objects" / "val.json.gz", content=False)
+    assert batchnav.load_objectnav(copies / "objects" / "val.json.gz").episodes == objects.episodes
+    instances = batchnav.load_instance_imagenav(folder / "instance_imagenav_val.json.gz")
+    assert_type(instances, InstanceDataset)
+    batchnav.save_instance_imagenav(instances, copies / "instances" / "val.json.gz")
+    assert batchnav.load_instance_imagenav(copies / "instances" / "val.json.gz") == instances
+    scenes = batchnav.load_scenes(["house:100000"])
+    env = batchnav.NavEnv(scenes, num_envs=2, device="cpu", task="objectnav", sensors=("gps",), episodes=objects)
+    env.reset()
 
 
 def read_data(dataset: Path, file: Path) -> tuple[Dataset, list[Episode]]:

@@ -10,6 +10,7 @@ import pytest
 import batchnav
 from batchnav.errors import ArgumentError
 from tests import public_face
+from tests.pages import ROOT
 from tests.worlds import write_episodes, write_floor
 
 
@@ -21,13 +22,17 @@ def test_a_users_program_runs(tmp_path):
     stage = write_floor(tmp_path / "data" / "scene_datasets" / "floors" / "a.glb", up="z")
     dataset, episodes = public_face.read_data(stage.parent, write_episodes(tmp_path / "few.json.gz", ["floors/a.glb"]))
     assert dataset.scene_names == ("floors/a.glb",) and len(episodes) == 3
+    public_face.search(ROOT / "assets" / "episodes", tmp_path / "copies")
 
 
 def test_a_users_other_renderer_runs(opengl):
     public_face.rasterise([batchnav.load_scene("house:3")])
 
 
-LOADERS = ("load_mesh", "load_scene", "load_dataset", "load_episodes", "load_policy", "NavMesh.load")
+LOADERS = (
+    "load_mesh", "load_scene", "load_dataset", "load_episodes", "load_objectnav", "load_instance_imagenav",
+    "load_policy", "NavMesh.load",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("loader", LOADERS)

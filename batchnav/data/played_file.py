@@ -16,17 +16,16 @@ import torch
 from batchnav.data.episodes.episode import Episode, group_by_scene
 from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.episodes.playing import check_episodes, episode_table, in_scene_frames, scene_rows
-from batchnav.data.objectnav.episode import ObjectNavDataset, ObjectNavEpisode
+from batchnav.data.objectnav.episode import ObjectNavEpisode
 from batchnav.data.objectnav.episode_file import load_objectnav
-from batchnav.data.objectnav.fixed import goals_in, lacks_view_points
-from batchnav.data.objectnav.instance_file import InstanceDataset, is_instance_file, load_instances
+from batchnav.data.objectnav.fixed import GoalDataset, lacks_view_points, with_goals_of
+from batchnav.data.objectnav.instance_file import is_instance_file, load_instance_imagenav
 from batchnav.data.objectnav.playing import unplayable_searches
 from batchnav.data.scenes import find_played
 from batchnav.data.sources.scene_source import SCENES_DIR
 from batchnav.errors import BatchnavError, EpisodeError, few
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene.goal_data import categories_of
-from batchnav.scene.goals import SceneGoals
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 from batchnav.tasks.episode_sampling import EpisodeTable
@@ -37,7 +36,7 @@ class PlayedFile:
     """Episodes of a file, and the goals of its scenes where it is one of ObjectNav."""
 
     episodes: list[Any]
-    dataset: ObjectNavDataset | InstanceDataset | None = None
+    dataset: GoalDataset | None = None
     path: str | Path = ""
     """The file, for messages."""
 
@@ -71,11 +70,7 @@ class PlayedFile:
         scenes = find_played(episodes, scenes_dir, settings, appearance)
         if self.dataset is None:
             return scenes
-        groups, goals = group_by_scene(self.episodes), goals_in(self.dataset, scenes)
-        return [
-            scene._replace(goals=with_children(found, groups[scene.name]))
-            for scene, found in zip(scenes, goals, strict=True)
-        ]
+        return with_goals_of(self.dataset, scenes)
 
 
 def load_played(path: str | Path, goal_categories: Sequence[str] | None) -> PlayedFile:
@@ -85,29 +80,9 @@ def load_played(path: str | Path, goal_categories: Sequence[str] | None) -> Play
     """
     if goal_categories is None:
         return PlayedFile(load_episodes(path), path=path)
-    if not is_instance_file(path):
-        dataset = load_objectnav(path)
-        return PlayedFile(dataset.episodes, dataset, path)
-    if goal_categories:
-        raise EpisodeError(
-            f"{path}: found episodes of Instance ImageNav, expected ObjectNav episodes; "
-            f"the task instance_imagenav plays these"
-        )
-    instances = load_instances(path)
-    return PlayedFile(instances.episodes, instances, path)
-
-
-def with_children(goals: SceneGoals, episodes: Sequence[ObjectNavEpisode]) -> SceneGoals:
-    """The goals of a scene, where those of an episode's child categories count as goals of its category too."""
-    children = {(e.object_category, child) for e in episodes for child in e.goal_categories[1:]}
-    known = {(goal.category, goal.object_id) for goal in goals.objects}
-    further = [
-        goal._replace(category=category)
-        for category, child in sorted(children)
-        for goal in goals.objects
-        if goal.category == child and (category, goal.object_id) not in known
-    ]
-    return goals._replace(objects=(*goals.objects, *further))
+    load = load_instance_imagenav if not goal_categories and is_instance_file(path) else load_objectnav
+    dataset = load(path)
+    return PlayedFile(dataset.episodes, dataset, path)
 
 
 def playable(episodes: Sequence[Episode], scenes: Mapping[str, Scene]) -> list[Episode]:

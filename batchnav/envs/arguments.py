@@ -11,7 +11,9 @@ import torch
 from batchnav.config import shortened
 from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.playing import scene_rows
+from batchnav.data.objectnav.fixed import GoalDataset, lacks_view_points, with_goals_of
 from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
+from batchnav.data.objectnav.view_points import check_scenes
 from batchnav.data.played_file import playable, played_table
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
@@ -35,10 +37,14 @@ def check_kinds(task, config, sensors, episodes) -> None:
     fixed = isinstance(episodes, EpisodeTable) or (
         isinstance(episodes, Sequence) and len(episodes) > 0 and all(isinstance(each, Episode) for each in episodes)
     )
+    readers = "batchnav.load_episodes"
+    if kind := OBJECT_GOALS.get(TASKS[task].goal_kind):
+        readers += f" or load_{task}"
+        fixed = fixed or isinstance(episodes, kind.dataset)
     for name, value, good, expected in (
         ("config", config, config is None or isinstance(config, (NavConfig, str)), "a NavConfig or a preset's name"),
         ("sensors", sensors, sensors is None or names, "a list of names"),
-        ("episodes", episodes, episodes is None or fixed, "an EpisodeTable or the result of batchnav.load_episodes"),
+        ("episodes", episodes, episodes is None or fixed, f"an EpisodeTable or the result of {readers}"),
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
@@ -82,6 +88,34 @@ def bank_of(
     return scenes.with_own_materials()  # so that no other environment sees them change
 
 
+def with_goals_of_file(scenes, episodes, device: str | torch.device) -> tuple[Any, Any]:
+    """The scenes with the goals of a file, and its episodes. Other episodes and their scenes stay as is.
+
+    ArgumentError for a bank or stream, whose scenes have goals already.
+    """
+    if not isinstance(episodes, GoalDataset):
+        return scenes, episodes
+    if isinstance(scenes, (SceneBank, SceneStream)):
+        raise ArgumentError(
+            f"scenes: found a {type(scenes).__name__} with the goals of a file, expected Scenes; its scenes have goals "
+            "already, which episodes=dataset.episodes uses"
+        )
+    listed = check_scenes(scenes)
+    if lacks_view_points(episodes):
+        check_object_ids(listed, "view points of this file are made from object ids")
+    return with_goals_of(episodes, listed, device), episodes.episodes
+
+
+def check_object_ids(scenes: Sequence[Scene], why: str) -> None:
+    """ArgumentError for a scene without object ids."""
+    for scene in scenes:
+        if scene.mesh.surface is None and scene.semantic is None:
+            raise ArgumentError(
+                f"scenes: found {scene.name!r} without object ids, expected scenes that are loaded with "
+                f"appearance=True, since {why}"
+            )
+
+
 def with_missing_goals(scenes, config: NavConfig, device: str | torch.device) -> Any:
     """The scenes; those without the objects that the task needs as goals get them. Banks and streams stay as is."""
     kind = TASKS[config.task_name].goal_kind
@@ -90,12 +124,7 @@ def with_missing_goals(scenes, config: NavConfig, device: str | torch.device) ->
         return scenes
     listed = [scenes] if isinstance(scenes, Scene) else list(scenes)
     missing = [scene for scene in listed if isinstance(scene, Scene) and scene.goals is None]
-    for scene in missing:
-        if scene.mesh.surface is None and scene.semantic is None:
-            raise ArgumentError(
-                f"scenes: found {scene.name!r} without object ids, expected scenes that are loaded with "
-                f"appearance=True, since the goals of {config.task_name} are objects"
-            )
+    check_object_ids(missing, f"the goals of {config.task_name} are objects")
     made = iter(OBJECT_GOALS[kind].with_goals(missing, task.rules, task.labels, device) if missing else ())
     found = [next(made) if isinstance(scene, Scene) and scene.goals is None else scene for scene in listed]
     present = {goal.category for scene in found for goal in (scene.goals.objects if scene.goals else ())}

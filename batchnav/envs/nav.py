@@ -14,7 +14,8 @@ from gymnasium.vector.utils import batch_space
 
 from batchnav.config import shortened, validate
 from batchnav.data.episodes.episode import Episode
-from batchnav.envs.arguments import bank_of, check_kinds, table_of, with_missing_goals
+from batchnav.data.objectnav.fixed import GoalDataset
+from batchnav.envs.arguments import bank_of, check_kinds, table_of, with_goals_of_file, with_missing_goals
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.options import EnvOptions
@@ -69,7 +70,7 @@ class NavEnv(gym.vector.VectorEnv):
         sensors: names in `batchnav.sensors.SENSORS` ("CAMERA_SENSOR" for other cameras) and in
             `batchnav.envs.observations.SOURCES`; None: those of the configuration.
         episodes: fixed episodes to play in turn instead of sampled ones: a table, or those of a file, whose scene ids
-            are the names of the scenes.
+            are the names of the scenes. The scenes get the goals of an ObjectNav or Instance ImageNav file.
         options: fields of `batchnav.envs.options.EnvOptions` (`final_observation`, `renderer`, `first_env`, `copy`,
             `output`, `autoreset_mode`, `material_library`), and fields of the configuration's body, main camera,
             sensors and task, such as `height=128`, which replace those of `config`.
@@ -92,7 +93,7 @@ class NavEnv(gym.vector.VectorEnv):
         task: str = "pointnav",
         config: NavConfig | str | None = None,
         sensors: Sequence[str] | None = None,
-        episodes: EpisodeTable | Sequence[Episode] | None = None,
+        episodes: EpisodeTable | Sequence[Episode] | GoalDataset | None = None,
         **options: Any,
     ):
         former, library = options.pop("swatches", None), options.get("material_library")
@@ -113,10 +114,11 @@ class NavEnv(gym.vector.VectorEnv):
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes with a SceneStream, expected None")
         categories = TASKS[task].goal_categories(self.config.task)
+        scenes, played = with_goals_of_file(scenes, episodes, device)
         scenes = with_missing_goals(scenes, self.config, device)
         fields = appearance_needed(self.sources.values())
         self.bank = bank_of(scenes, num_envs, device, fields, own.material_library, categories)
-        table = table_of(episodes, self.bank, categories)
+        table = table_of(played, self.bank, categories)
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)

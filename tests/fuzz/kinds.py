@@ -18,12 +18,16 @@ from gymnasium import spaces
 from PIL import Image
 
 from batchnav.config import load_config, to_dict
-from batchnav.data.episodes.episode import Episode, Goal
+from batchnav.data.episodes.episode import Episode, Goal, group_by_scene
 from batchnav.data.episodes.episode_file import load_episodes, save_episodes
 from batchnav.data.episodes.playing import episode_table, unplayable_episodes
 from batchnav.data.gazebo.world import read_world
 from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
 from batchnav.data.habitat.urdf import read_urdf
+from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
+from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
+from batchnav.data.objectnav.instance_file import generate_instances, load_instance_imagenav, save_instance_imagenav
+from batchnav.data.objectnav.playing import unplayable_searches, unusable_goals
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
 from batchnav.data.procthor.houses import make_procthor_house, read_houses
 from batchnav.data.sources.scene_source import mesh_source
@@ -36,6 +40,7 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.renderers.raycast.renderer import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
+from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.ros_map import RosMap, write_map
 from batchnav.scene.scene import Scene, make_scene
@@ -123,6 +128,7 @@ def kinds(folder: Path) -> Iterator[Kind]:
     ]
     save_episodes(walk, path)
     yield Kind("episodes", path, lambda path=path: play(path, floor), (*blind, mutate.json_text, mutate.json_text))
+    yield from _searches(folder / "searches", floor)
     yield from _dataset(folder / "dataset")
     path = folder / "a.urdf"
     path.write_text(
@@ -147,6 +153,30 @@ def kinds(folder: Path) -> Iterator[Kind]:
     use = lambda path=path: configure(load_config(path, TrainingConfig))  # noqa: E731
     yield Kind("config", path, use, (*blind, mutate.yaml_text, mutate.yaml_text))
     yield from _of_robots(folder / "robots", box, see)
+
+
+def _searches(folder: Path, floor: Scene) -> Iterator[Kind]:
+    """Episodes of ObjectNav and Instance ImageNav, with two objects on the floor."""
+    points = floor.navmesh.snap(np.float32([(0.0, 0.1, 3.0), (0.5, 0.1, 2.5)]))
+    image = np.float32([(0.0, 1.0, 3.0, 0.5, -0.2, 1.2)])
+    things = [
+        ObjectGoal("chair", k, f"chair_{k}", (0.0, 0.5, 2.0), points, *np.float32([[0, 1], [0.5, 0.2]]), image)
+        for k in (3, 12)
+    ]
+    walk = [
+        ObjectNavEpisode(str(k), "floor", (0.0, 0.1, 2.0 - k), (0.0, 0.0, 0.0, 1.0), object_category="chair")
+        for k in range(3)
+    ]
+    found = {goals_key("floor", "chair"): list(map(FileGoal.of, things))}
+    path = folder / "objects.json.gz"
+    save_objectnav(ObjectNavDataset(walk, found, {"chair": 0}, {"chair": 7}), path, content=False)
+    use = lambda path=path: search(path, load_objectnav, save_objectnav, floor)  # noqa: E731
+    yield Kind("objectnav", path, use, (mutate.blindly, mutate.json_text, mutate.json_text))
+    path = folder / "instances.json.gz"
+    scene = floor._replace(goals=SceneGoals("test", tuple(things)).instances)
+    save_instance_imagenav(generate_instances([scene], 3), path, content=False)
+    use = lambda path=path: search(path, load_instance_imagenav, save_instance_imagenav, floor)  # noqa: E731
+    yield Kind("instances", path, use, (mutate.blindly, mutate.json_text, mutate.json_text))
 
 
 def _of_robots(folder: Path, box: trimesh.Trimesh, see: Callable[[Path], None]) -> Iterator[Kind]:
@@ -318,6 +348,18 @@ def configure(run: TrainingConfig) -> None:
     space = spaces.Dict({spec.name: spec.box for spec in specs_of(run.env)})
     with torch.device("meta"):  # weights of any size
         ActorCritic(space, spaces.Discrete(4), run.policy)
+
+
+def search(path: Path, load: Callable, save: Callable, scene: Scene) -> None:
+    """Goals and episodes as environments use them; what was read is written, and read back equal."""
+    dataset = load(path)
+    for scene_id, episodes in group_by_scene(dataset.episodes).items():
+        named = scene._replace(name=scene_id, goals=dataset.scene_goals(scene_id))
+        list(unplayable_searches(episodes, named))
+        list(unusable_goals(episodes, named))
+    copy = path.parent / "copy" / path.name
+    save(dataset, copy, content=False)
+    assert load(copy) == dataset
 
 
 def play(path: Path, scene: Scene) -> None:

@@ -20,6 +20,7 @@ from batchnav.data.episodes.fields import (
     names_of,
     numbers_of,
     read_split,
+    readers_of,
     rotation_in,
     write_split,
 )
@@ -80,9 +81,17 @@ def scenes_played(path: str | Path) -> set[str]:
 
 
 def save_episodes(episodes: Sequence[Episode], path: str | Path, content: bool = False) -> None:
-    """Write episodes in Habitat's format, atomically; equal episodes give equal bytes.
+    """Write PointNav or ImageNav episodes in Habitat's format, atomically; equal episodes give equal bytes.
 
-    If `content` is True, each scene's episodes go to content/SCENE.json.gz, and `path` holds no episodes.
+    `load_episodes` reads equal episodes back, in the order of the files.
+
+    Args:
+        episodes: at least one episode.
+        path: the split's file, `NAME.json.gz`.
+        content: True to write each scene's episodes to content/SCENE.json.gz; they are read in the order of these
+            names. False: all go to `path`.
+
+    Raises EpisodeError for two scenes with one short name and for a folder `content` with files of other scenes.
     """
     write_split(episodes, Path(path), content, lambda some, scene_id: {"episodes": list(map(_plain, some))})
 
@@ -130,7 +139,7 @@ def _goal(data: Any, where: str) -> Goal:
 def _refuse_other_tasks(data: dict, where: str) -> None:
     for key, task in OTHER_TASKS.items():
         if key in data:
-            hint = f"; the task {TASK_NAMES[task]} plays these" if task in TASK_NAMES else ""
+            hint = f"; {readers_of(TASK_NAMES[task])}" if task in TASK_NAMES else ""
             raise EpisodeError(
                 f"{where}: field {key!r}: found episodes of {task}, expected PointNav or ImageNav episodes{hint}"
             )

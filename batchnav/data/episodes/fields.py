@@ -23,6 +23,11 @@ UNUSED: dict[str, Any] = {"additional_obj_config_paths": [], "start_room": None,
 """Keys of Habitat's episodes that are kept but unused, with the values that Habitat's generator writes."""
 
 
+def readers_of(task: str) -> str:
+    """End of an error message about episodes of another task, such as "objectnav": what plays and reads them."""
+    return f"the task {task} plays these, batchnav.load_{task} reads them"
+
+
 def read_split(path: Path) -> dict[str, Any]:
     """The JSON object of an episode file. EpisodeError where it is not one with a list of episodes.
 

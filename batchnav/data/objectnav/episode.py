@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,15 @@ class FileGoal:
     other: Mapping[str, Any] = field(default_factory=dict)
     """Values of further keys of the file."""
 
+    def __eq__(self, other: object) -> bool:
+        """True for equal values in all fields; two scores of NaN are equal."""
+        if not isinstance(other, FileGoal):
+            return NotImplemented
+        pairs = [(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
+        return all(
+            np.array_equal(a, b, equal_nan=True) if isinstance(a, np.ndarray) else bool(a == b) for a, b in pairs
+        )
+
     @property
     def number(self) -> int:
         """Number of the object."""
@@ -84,11 +93,11 @@ class FileGoal:
 
 @dataclass(frozen=True)
 class ObjectNavDataset:
-    """The episodes of a split, and the goals of all its scenes."""
+    """ObjectNav episodes of a split, and the goals of all its scenes. Datasets with equal values are equal."""
 
-    episodes: list[ObjectNavEpisode]
-    goals: dict[str, list[FileGoal]]
-    """Goals by `goals_key`."""
+    episodes: list[ObjectNavEpisode] = field(repr=False)
+    goals: dict[str, list[FileGoal]] = field(repr=False)
+    """Objects of each scene and category; the key is scene file and category, as "TEEsavR23oF.basis.glb_chair"."""
     category_ids: dict[str, int]
     """Id of each category that the goal sensor shows: `category_to_task_category_id`."""
     annotation_ids: dict[str, int]
@@ -97,7 +106,10 @@ class ObjectNavDataset:
     """Name of the field of `annotation_ids`; in Matterport3D "category_to_mp3d_category_id"."""
 
     def scene_goals(self, scene_id: str) -> SceneGoals:
-        """The goals of one scene, in the order of their object ids. Objects without a view point are left out."""
+        """The goals of one scene as `Scene.goals` holds them, in the order of their object ids.
+
+        Objects without a view point are left out. A scene that is not in the dataset has no goals.
+        """
         prefix = goals_key(scene_id, "")
         found = [
             goal.as_goal(key.removeprefix(prefix))

@@ -24,6 +24,7 @@ from batchnav.data.episodes.fields import (
     numbers_of,
     read_parts,
     read_split,
+    readers_of,
     write_split,
 )
 from batchnav.data.files import is_number
@@ -50,13 +51,18 @@ def is_objectnav(path: str | Path) -> bool:
 def load_objectnav(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> ObjectNavDataset:
     """Read a `.json.gz` file of ObjectNav episodes, and the files in its folder `content`.
 
+    HM3D v1 and v2, Matterport3D, HSSD and OVON have such files.
+
     Args:
         path: the split's file.
         content_scenes: short names of the scenes to read, as `TEEsavR23oF`; "*" reads all.
 
-    Raises EpisodeError with file, episode and field for: a file that is not gzipped JSON, or is truncated; a field that
-    is missing, not finite or of the wrong length; a rotation that is not a unit quaternion; an episode whose category
-    has no id or no goals.
+    Returns the episodes in the order of the files, and the goals of their scenes: metres, and quaternions [x, y, z, w].
+    Episodes of a scene are numbered from 0, as by Habitat's loader.
+
+    Raises EpisodeError with file, episode or goal, and field for: a file that is not gzipped JSON, or is truncated; a
+    field that is missing, not finite or of the wrong length; a rotation that is not a unit quaternion; an episode whose
+    category has no id or no goals; episodes of another task.
     """
     path = as_path(path)
     folder = str(path.absolute().parent)
@@ -65,7 +71,8 @@ def load_objectnav(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES
     ids: dict[str, dict[str, int]] = {}
     for file, part in read_parts(path, content_scenes):
         for key, values in _category_ids(part, file).items():
-            if values and ids.setdefault(key, values) != values:
+            ids[key] = ids.get(key) or values
+            if values and ids[key] != values:
                 raise EpisodeError(f"{file}: field {key!r}: found other ids than in {path}, expected equal ids")
         found = _episodes(part, file, folder)
         goals |= _goals_by_category(part, found, file)
@@ -82,7 +89,16 @@ def load_objectnav(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES
 def save_objectnav(dataset: ObjectNavDataset, path: str | Path, content: bool = True) -> None:
     """Write a dataset in Habitat's format, atomically; equal datasets give equal bytes.
 
-    If `content` is True, each scene's episodes and goals go to content/SCENE.json.gz, else all go to `path`.
+    `load_objectnav` reads an equal dataset back, if the episodes are in the order of the files and numbered from 0 in
+    each scene.
+
+    Args:
+        dataset: at least one episode, and the goals of all episodes.
+        path: the split's file, `NAME.json.gz`.
+        content: True to write each scene's episodes and goals to content/SCENE.json.gz, as Habitat does; they are read
+            in the order of these names, and goals of scenes without episodes are left out. False: all go to `path`.
+
+    Raises EpisodeError for two scenes with one short name and for a folder `content` with files of other scenes.
     """
     maps = {_TASK_IDS: dataset.category_ids, dataset.annotation_key: dataset.annotation_ids}
 
@@ -105,7 +121,16 @@ def _category_ids(data: dict, path: Path) -> dict[str, dict[str, int]]:
 
 
 def _episodes(data: dict, path: Path, folder: str) -> list[ObjectNavEpisode]:
-    return [episode_of(item, f"{path}: episode {i}", folder) for i, item in enumerate(data["episodes"])]
+    episodes = []
+    for i, item in enumerate(data["episodes"]):
+        where = f"{path}: episode {i}"
+        episodes.append(episode_of(item, where, folder))
+        if "goal_image_id" in item:
+            raise EpisodeError(
+                f"{where}: field 'goal_image_id': found episodes of Instance ImageNav, expected ObjectNav episodes; "
+                f"{readers_of('instance_imagenav')}"
+            )
+    return episodes
 
 
 def episode_of(data: Any, where: str, folder: str) -> ObjectNavEpisode:
@@ -119,7 +144,7 @@ def episode_of(data: Any, where: str, folder: str) -> ObjectNavEpisode:
     if category is None:
         raise EpisodeError(
             f"{where}: field 'object_category': found none, expected the category to find; episodes without one are "
-            f"those of PointNav and ImageNav, which the tasks pointnav and imagenav play"
+            f"those of PointNav and ImageNav, which the tasks pointnav and imagenav play, batchnav.load_episodes reads"
         )
     if not isinstance(category, str) or not category:
         raise EpisodeError(f"{where}: field 'object_category': found {shortened(category)}, expected a category")
@@ -139,17 +164,18 @@ def episode_of(data: Any, where: str, folder: str) -> ObjectNavEpisode:
 
 def _goals_by_category(data: dict, episodes: list[ObjectNavEpisode], path: Path) -> dict[str, list[FileGoal]]:
     """The goals of a file by `goals_key`; older files have them in the episodes."""
-    groups = data.get("goals_by_category")
+    groups, places = data.get("goals_by_category"), dict[str, str]()
     if groups is None:
         groups = {}
-        for item, episode in zip(data["episodes"], episodes, strict=True):
-            groups.setdefault(goals_key(episode.scene_id, episode.object_category), item["goals"])
-        groups = {key: goals for key, goals in groups.items() if goals}
+        for i, (item, episode) in enumerate(zip(data["episodes"], episodes, strict=True)):
+            key = goals_key(episode.scene_id, episode.object_category)
+            if item["goals"] and key not in groups:
+                groups[key], places[key] = item["goals"], f"{path}: episode {i}"
     if not isinstance(groups, dict):
         raise EpisodeError(f"{path}: field 'goals_by_category': found {shortened(groups)}, expected lists by category")
     found = {}
     for key, goals in groups.items():
-        where = f"{path}: goals {key!r}"
+        where = places.get(key, f"{path}: goals {key!r}")
         if not isinstance(goals, list):
             raise EpisodeError(f"{where}: found {shortened(goals)}, expected a list")
         found[key] = [goal_of(goal, f"{where}, goal {i}") for i, goal in enumerate(goals)]

@@ -31,6 +31,7 @@ _RULES, _LABELS, _HASH = "view_point_rules", "labels", "view_points_sha256"
 """Keys of an episode's `info`."""
 _TOLERANCE = 0.02
 """Metres by which a distance may differ where the hash does: processors round differently at an object's outline."""
+GoalDataset = ObjectNavDataset | InstanceDataset
 AnyDataset = TypeVar("AnyDataset", ObjectNavDataset, InstanceDataset)
 log = logging.getLogger(__name__)
 
@@ -52,14 +53,37 @@ def without_view_points(dataset: AnyDataset, rules: str, labels: str) -> AnyData
     return dataclasses.replace(few, episodes=episodes)
 
 
-def goals_in(
-    dataset: ObjectNavDataset | InstanceDataset, scenes: Sequence[Scene], device: str | torch.device = "auto"
-) -> list[SceneGoals]:
+def with_goals_of(dataset: GoalDataset, scenes: Sequence[Scene], device: str | torch.device = "auto") -> list[Scene]:
+    """The scenes with their goals in a dataset; arguments and errors as in `goals_in`.
+
+    Goals of an episode's child categories count as goals of its category too.
+    """
+    by_scene, goals = group_by_scene(dataset.episodes), goals_in(dataset, scenes, device)
+    return [
+        scene._replace(goals=_with_children(found, by_scene.get(scene.name, ())))
+        for scene, found in zip(scenes, goals, strict=True)
+    ]
+
+
+def _with_children(goals: SceneGoals, episodes: Sequence[ObjectNavEpisode]) -> SceneGoals:
+    """The goals of a scene, where those of an episode's child categories count as goals of its category too."""
+    children = {(e.object_category, child) for e in episodes for child in e.goal_categories[1:]}
+    known = {(goal.category, goal.object_id) for goal in goals.objects}
+    further = [
+        goal._replace(category=category)
+        for category, child in sorted(children)
+        for goal in goals.objects
+        if goal.category == child and (category, goal.object_id) not in known
+    ]
+    return goals._replace(objects=(*goals.objects, *further))
+
+
+def goals_in(dataset: GoalDataset, scenes: Sequence[Scene], device: str | torch.device = "auto") -> list[SceneGoals]:
     """The goals of scenes in a dataset, with view points made anew where the file has none.
 
     Args:
         dataset: episodes and goals of a file.
-        scenes: the scenes, named by their scene ids.
+        scenes: the scenes, named by their scene ids; those without an episode have only the goals that the file has.
         device: torch device that renders.
 
     Raises EpisodeError for unknown rules or labels, and where new view points differ from those of the file: the scene
@@ -69,7 +93,7 @@ def goals_in(
     by_scene = group_by_scene(dataset.episodes)
     missing: dict[tuple[str, str], list[Scene]] = {}
     for scene in scenes:
-        info = by_scene[scene.name][0].info
+        info = by_scene[scene.name][0].info if scene.name in by_scene else {}
         if not stored[scene.name].objects and _RULES in info:
             missing.setdefault(_names(info, scene.name), []).append(scene)
     for (rules, labels), some in missing.items():
@@ -93,7 +117,7 @@ def _names(info: dict[str, Any], scene_id: str) -> tuple[str, str]:
     return info[_RULES], info[_LABELS]
 
 
-def lacks_view_points(dataset: ObjectNavDataset | InstanceDataset) -> bool:
+def lacks_view_points(dataset: GoalDataset) -> bool:
     """True where view points of the dataset are to be made anew."""
     return any(_RULES in episode.info for episode in dataset.episodes)
 

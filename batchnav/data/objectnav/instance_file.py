@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +60,13 @@ class InstanceEpisode(ObjectNavEpisode):
         return self.goal_object_id
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class InstanceDataset:
-    """The episodes of a split, and the goals of all its scenes."""
+    """Instance ImageNav episodes of a split, and the goals of all its scenes. Datasets with equal values are equal."""
 
-    episodes: list[InstanceEpisode]
-    goals: dict[str, FileGoal]
-    """Goals by `instance_key`."""
+    episodes: list[InstanceEpisode] = field(repr=False)
+    goals: dict[str, FileGoal] = field(repr=False)
+    """Objects by scene name and object id, as "TEEsavR23oF_10". `FileGoal.other["image_goals"]` holds their images."""
 
     def of_scene(self, scene_id: str) -> dict[str, FileGoal]:
         """The goals of one scene by key. A scene's name may begin with that of another scene."""
@@ -74,7 +74,7 @@ class InstanceDataset:
         return {key: goal for key, goal in self.goals.items() if key.rpartition("_")[0] == name}
 
     def scene_goals(self, scene_id: str) -> SceneGoals:
-        """The goals of one scene, in the order of their object ids: instances with view points and images."""
+        """The goals of one scene as `Scene.goals` holds them: instances with view points and images, by object id."""
         mine = [goal for goal in self.of_scene(scene_id).values() if len(goal.points)]
         found = [goal.as_goal(str(goal.number))._replace(images=images_of_goal(goal, scene_id)) for goal in mine]
         return SceneGoals(FROM_FILE, tuple(sorted(found, key=lambda goal: goal.object_id))).instances
@@ -116,15 +116,17 @@ def is_instance_file(path: str | Path) -> bool:
     return isinstance(first, dict) and "goal_image_id" in first
 
 
-def load_instances(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> InstanceDataset:
-    """Read a `.json.gz` file of Instance ImageNav episodes, and the files in its folder `content`.
+def load_instance_imagenav(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> InstanceDataset:
+    """Read a `.json.gz` file of Instance ImageNav episodes (HM3D v3), and the files in its folder `content`.
 
     Args:
         path: the split's file.
         content_scenes: short names of the scenes to read, as `TEEsavR23oF`; "*" reads all.
 
-    Raises EpisodeError with file, episode and field: for what `load_objectnav` refuses, for an image that is no pose of
-    a camera, and for an episode whose object or image is missing.
+    Returns the episodes in the order of the files, and their goals: metres, and quaternions [x, y, z, w].
+
+    Raises EpisodeError with file, episode or goal, and field for: what `load_objectnav` refuses in episodes and goals;
+    an image that is no pose of a camera; an episode whose object or image is missing.
     """
     path = as_path(path)
     folder, episodes = str(path.absolute().parent), list[InstanceEpisode]()
@@ -148,10 +150,18 @@ def load_instances(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES
     return InstanceDataset(episodes, goals)
 
 
-def save_instances(dataset: InstanceDataset, path: str | Path, content: bool = True) -> None:
+def save_instance_imagenav(dataset: InstanceDataset, path: str | Path, content: bool = True) -> None:
     """Write a dataset in Habitat's format, atomically; equal datasets give equal bytes.
 
-    If `content` is True, each scene's episodes and goals go to content/SCENE.json.gz, else all go to `path`.
+    `load_instance_imagenav` reads an equal dataset back, if the episodes are in the order of the files.
+
+    Args:
+        dataset: at least one episode, and the goals of all episodes.
+        path: the split's file, `NAME.json.gz`.
+        content: True to write each scene's episodes and goals to content/SCENE.json.gz, as Habitat does; they are read
+            in the order of these names, and goals of scenes without episodes are left out. False: all go to `path`.
+
+    Raises EpisodeError for two scenes with one short name and for a folder `content` with files of other scenes.
     """
 
     def rows(episodes: Sequence[InstanceEpisode], scene_id: str) -> dict[str, Any]:

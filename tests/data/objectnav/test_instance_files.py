@@ -27,8 +27,8 @@ from batchnav.data.objectnav.instance_file import (
     generate_instances,
     images_of_goal,
     is_instance_file,
-    load_instances,
-    save_instances,
+    load_instance_imagenav,
+    save_instance_imagenav,
 )
 from batchnav.data.played_file import load_played
 from batchnav.data.scenes import find_scene
@@ -73,10 +73,10 @@ def test_files_are_written_and_read_back_equal(tmp_path, content):
     write(tmp_path / "a" / "val.json.gz", {"episodes": []})
     write(tmp_path / "a" / "content" / "TEE.json.gz", FILE)
     assert is_instance_file(tmp_path / "a" / "val.json.gz")
-    dataset = load_instances(tmp_path / "a" / "val.json.gz")
-    save_instances(dataset, tmp_path / "b" / "val.json.gz", content)
-    again = load_instances(tmp_path / "b" / "val.json.gz")
-    assert again.episodes == dataset.episodes and list(again.goals) == ["TEE_10"]
+    dataset = load_instance_imagenav(tmp_path / "a" / "val.json.gz")
+    save_instance_imagenav(dataset, tmp_path / "b" / "val.json.gz", content)
+    again = load_instance_imagenav(tmp_path / "b" / "val.json.gz")
+    assert again == dataset and list(again.goals) == ["TEE_10"]
     held = read(tmp_path / "b" / ("content/TEE.json.gz" if content else "val.json.gz"))
     for key, value in GOAL.items():
         assert held["goals"]["TEE_10"][key] == value, key
@@ -95,9 +95,9 @@ def test_goals_of_scenes_with_similar_names_are_kept_apart(tmp_path, content):
     rows = [
         {**EPISODE, "scene_id": scene, "goal_object_id": ids[key]} for scene, key in zip(scenes, goals, strict=True)
     ]
-    dataset = load_instances(write(tmp_path / "a.json.gz", {"goals": goals, "episodes": rows}))
-    save_instances(dataset, tmp_path / "b" / "val.json.gz", content)
-    for found in (dataset, load_instances(tmp_path / "b" / "val.json.gz")):
+    dataset = load_instance_imagenav(write(tmp_path / "a.json.gz", {"goals": goals, "episodes": rows}))
+    save_instance_imagenav(dataset, tmp_path / "b" / "val.json.gz", content)
+    for found in (dataset, load_instance_imagenav(tmp_path / "b" / "val.json.gz")):
         assert [[goal.category for goal in found.scene_goals(scene).objects] for scene in scenes] == [["10"], ["11"]]
 
 
@@ -106,7 +106,7 @@ def test_the_kind_of_a_file_is_recognised(tmp_path):
     played = load_played(write(tmp_path / "other.json.gz", FILE), ())
     assert played.episodes[0].goal_name == "10" and played.episodes[0].object_category == "chair"
     with pytest.raises(
-        EpisodeError, match=r"other.json.gz: found .* Instance ImageNav, expected ObjectNav .*; the task i"
+        EpisodeError, match=r"other.json.gz: episode 0: .*found .* Instance ImageNav, expected ObjectNav .*; the task i"
     ):
         load_played(tmp_path / "other.json.gz", ("chair",))
 
@@ -138,13 +138,13 @@ def test_bad_files_are_refused(tmp_path, change, message):
     bad = copy.deepcopy(FILE)
     change(bad)
     with pytest.raises(EpisodeError, match=message):
-        load_instances(write(tmp_path / "bad.json.gz", bad))
+        load_instance_imagenav(write(tmp_path / "bad.json.gz", bad))
 
 
 @pytest.mark.shared
 def test_the_published_files_are_read_and_obey_our_bounds(shared, tmp_path):
     path = shared / "scenes" / "habitat_episodes" / "instance_imagenav_hm3d_v3" / "val_mini" / "val_mini.json.gz"
-    dataset = load_instances(path)
+    dataset = load_instance_imagenav(path)
     assert len(dataset.episodes) == 27 and len(dataset.goals) == 20
     for goal in dataset.goals.values():
         images = images_of_goal(goal, "")
@@ -155,9 +155,9 @@ def test_the_published_files_are_read_and_obey_our_bounds(shared, tmp_path):
         assert np.abs(np.degrees((off + np.pi) % (2 * np.pi) - np.pi)).max() <= 5.0
         assert np.abs(np.degrees(tilt)).max() <= 5.0
         assert [row["hfov"] for row in goal.other["image_goals"]] == pytest.approx(np.degrees(images[:, 5]), abs=1e-4)
-    save_instances(dataset, tmp_path / "val_mini.json.gz")
-    again = load_instances(tmp_path / "val_mini.json.gz")
-    assert again.episodes == dataset.episodes and list(again.goals) == list(dataset.goals)
+    save_instance_imagenav(dataset, tmp_path / "val_mini.json.gz")
+    again = load_instance_imagenav(tmp_path / "val_mini.json.gz")
+    assert again == dataset and list(again.goals) == list(dataset.goals)
     name = "content/TEEsavR23oF.json.gz"
     held, published = (read(folder / name)["episodes"][0] for folder in (tmp_path, path.parent))
     assert all(held[key] == value for key, value in published.items())
@@ -223,8 +223,8 @@ def test_generated_files_are_played(tmp_path):
     assert [e.goal_object_id for e in dataset.episodes] == ["3", "12"] * 3
     assert {e.object_category for e in dataset.episodes} == {"chair"}
     path = tmp_path / "val.json.gz"
-    save_instances(dataset, path, content=False)
-    again = load_instances(path)
+    save_instance_imagenav(dataset, path, content=False)
+    again = load_instance_imagenav(path)
     assert again.episodes == dataset.episodes
     np.testing.assert_allclose(again.scene_goals("house:3").objects[1].images, camera, atol=1e-5)
     options = {"goal_height": 16, "goal_width": 16, "turn_angle_deg": 30.0}

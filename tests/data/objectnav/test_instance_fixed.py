@@ -12,7 +12,7 @@ from batchnav.data.objectnav.candidates import objects_of
 from batchnav.data.objectnav.fixed import goals_in, view_point_hash, without_view_points
 from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
 from batchnav.data.objectnav.image_goals import FRAME_COVERAGE, HEIGHTS, OBJECT_COVERAGE, _Cameras, coverages
-from batchnav.data.objectnav.instance_file import load_instances, save_instances
+from batchnav.data.objectnav.instance_file import load_instance_imagenav, save_instance_imagenav
 from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
@@ -47,8 +47,8 @@ def cameras(goals, episodes):
 
 
 def test_view_points_are_made_anew_and_the_images_are_those_of_the_file(room, dataset, tmp_path):
-    save_instances(without_view_points(dataset, RULES, LABELS), tmp_path / "few.json.gz", content=False)
-    few = load_instances(tmp_path / "few.json.gz")
+    save_instance_imagenav(without_view_points(dataset, RULES, LABELS), tmp_path / "few.json.gz", content=False)
+    few = load_instance_imagenav(tmp_path / "few.json.gz")
     assert all(len(goal.points) == 0 for goal in few.goals.values())
     (goals,) = goals_in(few, [room._replace(goals=None)], "cpu")
     assert goals.categories == room.goals.categories == ("2", "3")
@@ -67,7 +67,7 @@ def test_another_scene_is_refused(room, dataset):
 
 
 def test_the_shortest_path_follower_succeeds_in_a_file_without_view_points(dataset, tmp_path):
-    save_instances(without_view_points(dataset, RULES, LABELS), tmp_path / "few.json.gz", content=False)
+    save_instance_imagenav(without_view_points(dataset, RULES, LABELS), tmp_path / "few.json.gz", content=False)
     config = with_options(NavConfig(sensors=(), task=InstanceImageNavConfig()), {"goal_height": 16, "goal_width": 16})
     found = Evaluation(
         tmp_path / "few.json.gz", CPU, config.body, 3, appearance=needed_appearance(config), goal_categories=()
@@ -77,7 +77,7 @@ def test_the_shortest_path_follower_succeeds_in_a_file_without_view_points(datas
 
 
 def test_two_hundred_bundled_episodes_in_unseen_houses():
-    dataset = load_instances(BUNDLED)
+    dataset = load_instance_imagenav(BUNDLED)
     scenes = Counter(episode.scene_id for episode in dataset.episodes)
     assert len(scenes) == 10 and set(scenes.values()) == {20}
     assert all(int(scene.partition(":")[2]) in SPLITS["val"] for scene in scenes)
@@ -92,7 +92,7 @@ def test_bundled_episodes_fit_todays_scenes():
 
     Fails where scenes, baker or rules have changed since `eval/publish/make_episodes.py` was run.
     """
-    dataset = load_instances(BUNDLED)
+    dataset = load_instance_imagenav(BUNDLED)
     scene_id = dataset.episodes[0].scene_id
     scene = find_scene(scene_id)
     (goals,) = goals_in(dataset, [scene], "cpu")

@@ -1,6 +1,7 @@
 """ObjectNav files: round trips, numbering, files of others, and messages for broken ones."""
 
 import copy
+import dataclasses
 import gzip
 import json
 
@@ -8,10 +9,13 @@ import numpy as np
 import pytest
 
 from batchnav.data.episodes.episode import heading_of
+from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
 from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
+from batchnav.data.objectnav.instance_file import load_instance_imagenav
 from batchnav.errors import EpisodeError
 from batchnav.scene.goals import ObjectGoal
+from tests.pages import ROOT, blocks
 
 IDS = {"chair": 0, "bed": 1}
 GOAL = {
@@ -73,7 +77,7 @@ def test_a_split_is_written_as_it_was_read(tmp_path):
     written = read(tmp_path / "b" / "content" / "abc.json.gz")
     assert without_ids(written) == without_ids(PART)
     again = load_objectnav(tmp_path / "b" / "val.json.gz")
-    assert again.episodes == dataset.episodes and again.category_ids == IDS
+    assert again == dataset and again.category_ids == IDS
     save_objectnav(again, tmp_path / "c" / "val.json.gz")
     for name in ("val.json.gz", "content/abc.json.gz"):
         assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
@@ -111,7 +115,7 @@ def test_goals_that_were_made_here_survive_the_file(tmp_path):
     for content in (True, False):
         save_objectnav(dataset, tmp_path / str(content) / "val.json.gz", content)
         again = load_objectnav(tmp_path / str(content) / "val.json.gz")
-        assert again.episodes == [episode]
+        assert again == dataset
         (goal,) = again.scene_goals("house:7").objects
         assert goal[:4] == made[:4]
         np.testing.assert_array_equal(goal.view_points, made.view_points)
@@ -129,6 +133,54 @@ def test_ovons_further_categories_and_names_of_objects(tmp_path):
     assert dataset.scene_goals(EPISODE["scene_id"]).objects[0].object_id == 12
     save_objectnav(dataset, tmp_path / "b" / "val.json.gz")
     assert without_ids(read(tmp_path / "b" / "content" / "abc.json.gz")) == without_ids(part)
+    assert load_objectnav(tmp_path / "b" / "val.json.gz") == dataset
+
+
+UNLIKE = [
+    ("position", (0.5, 0.4, -1.0)), ("object_id", 13), ("object_name", None), ("object_category", "bed"),
+    ("points", np.zeros((2, 3))), ("rotations", np.zeros((2, 4))), ("iou", np.array([np.nan, 0.5])),
+    ("points", np.zeros((1, 3))), ("other", {"children": []}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), UNLIKE)
+def test_datasets_are_equal_where_all_values_are(tmp_path, name, value):
+    """A score that is null in the file equals itself, though it is NaN."""
+    part = changed("goals_by_category", "abc.basis.glb_chair", 0, "view_points", 0, "iou", value=None)
+    path = write_split(tmp_path, part)
+    dataset, other = load_objectnav(path), load_objectnav(path)
+    assert dataset == other
+    (goal,) = other.goals["abc.basis.glb_chair"]
+    other.goals["abc.basis.glb_chair"] = [dataclasses.replace(goal, **{name: value})]
+    assert dataset != other
+
+
+def test_the_name_of_empty_annotation_ids_survives_the_file(tmp_path):
+    dataset = load_objectnav(write_split(tmp_path / "a"))
+    for ids in {}, {"chair": 3}:
+        other = dataclasses.replace(dataset, annotation_ids=ids, annotation_key="category_to_mp3d_category_id")
+        save_objectnav(other, tmp_path / f"{len(ids)}.json.gz", content=False)
+        assert load_objectnav(tmp_path / f"{len(ids)}.json.gz") == other
+
+
+def test_files_of_other_tasks_name_their_reader(tmp_path):
+    path = write_split(tmp_path / "a")
+    with pytest.raises(EpisodeError, match=r"objectnav plays these, batchnav.load_objectnav reads them"):
+        load_episodes(write(tmp_path / "all.json.gz", PART))
+    with pytest.raises(EpisodeError, match=r"'object_category': found none.* batchnav.load_episodes reads"):
+        load_objectnav(write_split(tmp_path / "b", changed("episodes", 0, "object_category", value=None)))
+    instance = changed("episodes", 0, value={**EPISODE, "goal_object_id": "12", "goal_image_id": 0})
+    with pytest.raises(EpisodeError, match=r"episode 0: .*'goal_image_id'.*batchnav.load_instance_imagenav reads them"):
+        load_objectnav(write_split(tmp_path / "c", instance))
+    with pytest.raises(EpisodeError, match=r"episode 0: field 'goal_object_id': found None, expected the id"):
+        load_instance_imagenav(path)
+
+
+def test_older_files_name_the_episode_of_a_broken_goal(tmp_path):
+    bad = {**EPISODE, "object_category": "bed", "goals": [{**GOAL, "position": 5}]}
+    old = {"episodes": [{**EPISODE, "goals": [GOAL]}, bad]}
+    with pytest.raises(EpisodeError, match=r"val.json.gz: episode 1, goal 0: field 'position': found 5"):
+        load_objectnav(write(tmp_path / "val.json.gz", old))
 
 
 def test_written_episodes_have_the_keys_of_habitats_classes_only(tmp_path):
@@ -180,9 +232,25 @@ def test_an_empty_split_is_refused(tmp_path):
 
 def test_the_official_files_of_hm3d_are_written_as_they_were_read(tmp_path, shared):
     folder = shared / "scenes" / "habitat_episodes" / "objectnav_hm3d_v2" / "val_mini"
-    save_objectnav(load_objectnav(folder / "val_mini.json.gz"), tmp_path / "val_mini.json.gz")
+    dataset = load_objectnav(folder / "val_mini.json.gz")
+    save_objectnav(dataset, tmp_path / "val_mini.json.gz")
+    assert load_objectnav(tmp_path / "val_mini.json.gz") == dataset
     for name in ("val_mini.json.gz", "content/TEEsavR23oF.json.gz"):
         assert without_ids(read(tmp_path / name)) == without_ids(read(folder / name))
+
+
+def test_the_example_of_the_page_about_datasets_runs(tmp_path, shared, monkeypatch, capsys):
+    folder = tmp_path / "data" / "datasets" / "objectnav" / "hm3d"
+    folder.mkdir(parents=True)
+    (folder / "v2").symlink_to(shared / "scenes" / "habitat_episodes" / "objectnav_hm3d_v2")
+    monkeypatch.chdir(tmp_path)
+    (block,) = [block for block in blocks(ROOT / "docs" / "howto" / "datasets.md") if "load_objectnav" in block.text]
+    exec(block.text, {})
+    written = load_objectnav(folder / "chairs" / "val_mini" / "val_mini.json.gz")
+    assert {episode.object_category for episode in written.episodes} == {"chair"}
+    first, *goals = capsys.readouterr().out.splitlines()
+    assert first == f"{len(written.episodes)} of 15 episodes" and len(goals) == 12
+    assert written.goals == load_objectnav(folder / "v2" / "val_mini" / "val_mini.json.gz").goals
 
 
 def test_the_official_files_of_hm3d_obey_their_rules(shared):
@@ -206,9 +274,12 @@ def test_the_official_files_of_hm3d_obey_their_rules(shared):
         assert np.abs(points[:, 1] - episode.start_position[1]).min() <= 0.05
 
 
-def test_the_older_file_of_matterport_has_its_goals_in_the_episodes(shared):
+def test_the_older_file_of_matterport_has_its_goals_in_the_episodes(tmp_path, shared):
     dataset = load_objectnav(shared / "scenes" / "habitat_episodes" / "objectnav_mp3d.val_mini.json.gz")
     assert len(dataset.episodes) == 30 and len(dataset.category_ids) == 21
     assert dataset.annotation_key == "category_to_mp3d_category_id" and dataset.annotation_ids["clothes"] == 38
     assert {key.rpartition("_")[2] for key in dataset.goals} == {"table", "shower"}
     assert all(episode.goals == () for episode in dataset.episodes)
+    for content in True, False:
+        save_objectnav(dataset, tmp_path / str(content) / "val.json.gz", content)
+        assert load_objectnav(tmp_path / str(content) / "val.json.gz") == dataset

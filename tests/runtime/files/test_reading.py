@@ -25,7 +25,9 @@ from batchnav.training.curves import rows_until
 
 READERS = {
     "a.npy": load_table, "a.obj": batchnav.load_mesh, "a.scene": load_prepared, "a.navmesh": batchnav.NavMesh.load,
-    "a.json.gz": load_episodes, "policy.safetensors": batchnav.load_policy, "a.safetensors": load_occupancy,
+    "a.json.gz": load_episodes, "objects.json.gz": batchnav.load_objectnav,
+    "instances.json.gz": batchnav.load_instance_imagenav, "policy.safetensors": batchnav.load_policy,
+    "a.safetensors": load_occupancy,
     "a.yaml": lambda path: load_config(path, TrainingConfig), "metrics.jsonl": load_metrics,
     "a.scene_dataset_config.json": SceneDatasetConfig, "a.stage_config.json": read_asset,
     "a.urdf": lambda path: read_urdf(path, {}), "houses.json": read_houses, "map.yaml": batchnav.load_scene,
