@@ -91,14 +91,14 @@ def bank_of(
 def with_goals_of_file(scenes, episodes, device: str | torch.device) -> tuple[Any, Any]:
     """The scenes with the goals of a file, and its episodes. Other episodes and their scenes stay as is.
 
-    ArgumentError for a bank or stream, whose scenes have goals already.
+    ArgumentError for a bank, whose scenes have goals already.
     """
     if not isinstance(episodes, GoalDataset):
         return scenes, episodes
-    if isinstance(scenes, (SceneBank, SceneStream)):
+    if isinstance(scenes, SceneBank):
         raise ArgumentError(
-            f"scenes: found a {type(scenes).__name__} with the goals of a file, expected Scenes; its scenes have goals "
-            "already, which episodes=dataset.episodes uses"
+            "scenes: found a SceneBank with the goals of a file, expected Scenes, which get these goals; with "
+            "`episodes=data.episodes` the goals of the bank are used"
         )
     listed = check_scenes(scenes)
     if lacks_view_points(episodes):

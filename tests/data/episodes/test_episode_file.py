@@ -103,7 +103,8 @@ BAD_EPISODES = {
     "ObjectNav": (example(object_category="chair"), "ObjectNav, expected PointNav .*; the task objectnav plays"),
     "InstanceImageNav": (
         example(object_category="chair", goal_image_id=3),
-        "InstanceImageNav, expected PointNav or ImageNav episodes; the task instance_imagenav plays these$"),
+        "InstanceImageNav, expected PointNav or ImageNav episodes; the task instance_imagenav plays these, "
+        "batchnav.load_instance_imagenav reads them$"),
     "ObjectNav goal": (example(goals=[{"position": [0, 0, 0], "object_id": 1}]), "ObjectNav, expected PointNav"),
     "an instruction": (example(instruction={"text": "go"}), "expected PointNav"),
     "rearrangement": (example(rigid_objs=[]), "rearrangement, expected PointNav or ImageNav episodes$"),
