@@ -39,8 +39,8 @@ def check_kinds(task, config, sensors, episodes) -> None:
     )
     readers = "batchnav.load_episodes"
     if kind := OBJECT_GOALS.get(TASKS[task].goal_kind):
-        readers += f" or load_{task}"
-        fixed = fixed or isinstance(episodes, kind.dataset)
+        readers += f" or {kind.load.__name__}"
+        fixed = fixed or (isinstance(episodes, kind.dataset) and len(episodes.episodes) > 0)
     for name, value, good, expected in (
         ("config", config, config is None or isinstance(config, (NavConfig, str)), "a NavConfig or a preset's name"),
         ("sensors", sensors, sensors is None or names, "a list of names"),

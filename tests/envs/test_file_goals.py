@@ -97,8 +97,9 @@ def test_what_does_not_fit_is_named(room, file):
     ):
         with pytest.raises(ArgumentError, match=f"episodes: found ObjectNavDataset.*, expected .* {expected}$"):
             make([room], data, task)
-    with pytest.raises(ArgumentError, match=r"expected an EpisodeTable or the result of .* or load_objectnav"):
-        make([room], str(file))
+    for other in str(file), dataclasses.replace(data, episodes=[]):
+        with pytest.raises(ArgumentError, match=r"expected an EpisodeTable or the result of .* or load_objectnav$"):
+            make([room], other)
     bank = SceneBank.pack(batchnav.with_goals([room], device="cpu"), goal_categories=("chair", "bed"))
     with pytest.raises(ArgumentError, match="scenes: found a SceneBank with the goals of a file, expected Scenes"):
         make(bank, data)
