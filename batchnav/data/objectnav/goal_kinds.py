@@ -22,7 +22,7 @@ from batchnav.scene.scene import Scene
 class ObjectGoals(NamedTuple):
     """Functions for one kind of goals. Rules and labels are names, as the task's configuration has them."""
 
-    dataset: type
+    dataset: type[Any]
     """Class of a file's episodes and goals."""
 
     with_goals: Callable[..., list[Scene]]
