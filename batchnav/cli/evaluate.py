@@ -13,6 +13,7 @@ whose file states another distance are listed. The command prints tables and wri
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from batchnav.cli.console import AGENT, with_current_names
@@ -40,6 +41,8 @@ def main(options: Options) -> None:
     from batchnav.runtime.distributed.join import join
 
     with join(options.device) as ranks:
+        if not ranks.is_rank_zero:
+            logging.getLogger("batchnav").setLevel(logging.ERROR)  # rank 0 logs for all
         measure(options, ranks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -24,6 +25,8 @@ from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
+
+log = logging.getLogger(__name__)
 
 
 def task_kinds() -> dict[str, type]:
@@ -206,6 +209,25 @@ def trained_config(info: Mapping[str, Any]) -> NavConfig:
     if not isinstance(flat, Mapping):
         raise ConfigError(f"task: found {type(flat).__name__}, expected a mapping")
     return with_options(NavConfig(), flat)
+
+
+def warn_other_cameras(name: str, info: Mapping[str, Any], config: NavConfig) -> None:
+    """Log a warning for heights, fields of view and pitches of cameras that a policy was not trained with.
+
+    Args:
+        name: name of the policy in the message.
+        info: of the policy's file, as in `trained_config`.
+        config: environment in which the policy acts.
+    """
+    trained = trained_config(info).all_cameras
+    found = [
+        f"{camera} camera: {text}" if camera else text
+        for camera, used in config.all_cameras.items()
+        if camera in trained
+        for text in used.beyond(trained[camera])
+    ]
+    if found:
+        log.warning("%s: found %s; results may be worse than with the camera of training", name, "; ".join(found))
 
 
 def _current_sensor(name: Any) -> Any:

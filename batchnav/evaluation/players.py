@@ -18,7 +18,7 @@ from batchnav.agents.registry import (
     make_reference_agent,
     reference_agent,
 )
-from batchnav.envs.config import PRESETS, NavConfig, config_of, nav_config
+from batchnav.envs.config import PRESETS, NavConfig, config_of, nav_config, warn_other_cameras
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.policy.weights import load_policy
@@ -65,6 +65,7 @@ class PolicyPlayer:
         self.sample, self.seed, self.info = sample, seed, self.policy.info
         self.name = policy_name(checkpoint)
         self.config = config_of(self.info)
+        self._cameras = self.config.all_cameras  # of the last environment; a warning is logged once
 
     @property
     def env_config(self) -> NavConfig:
@@ -77,7 +78,13 @@ class PolicyPlayer:
         return hashlib.sha256(read_regular(self.checkpoint, CheckpointError)).hexdigest()[:HASH_DIGITS]
 
     def make_agent(self, env: NavEnv) -> Agent:
-        """The player itself, which acts in any environment with the policy's observations."""
+        """The player itself, which acts in any environment with the policy's observations.
+
+        Logs a warning for cameras that the policy was not trained with.
+        """
+        if env.config.all_cameras != self._cameras:
+            self._cameras = env.config.all_cameras
+            warn_other_cameras(self.name, self.info, env.config)
         return self
 
     def reset(self, num_envs: int) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from batchnav.config import to_dict
 from batchnav.data.files import read_json
-from batchnav.envs.config import NavConfig, trained_config, with_camera
+from batchnav.envs.config import NavConfig, config_of, trained_config, warn_other_cameras, with_camera
 from batchnav.envs.observations import specs_of
 from batchnav.errors import ArgumentError
 from batchnav.observation import Spec
@@ -54,6 +54,8 @@ def deployment_config(
 ) -> NavConfig:
     """The environment of a policy on a robot: that of its training, with the robot's main camera.
 
+    Logs a warning for a camera that the policy was not trained with.
+
     Args:
         policy: the policy.
         camera_height: height of the camera above the floor, metres; None: that of training.
@@ -61,7 +63,9 @@ def deployment_config(
 
     ConfigError for an invalid camera.
     """
-    return with_camera(trained_config(policy.info).with_fixed_cameras, camera_height, hfov_deg)
+    config = with_camera(config_of(policy.info), camera_height, hfov_deg)
+    warn_other_cameras("policy", policy.info, config)
+    return config
 
 
 def read_specs(policy: PolicyAgent, config: NavConfig) -> list[Spec]:
@@ -127,8 +131,7 @@ def _camera(camera: CameraConfig, trained: CameraConfig) -> dict[str, Any]:
         "focal_length_pixels": round(focal, 6),
         "height_above_floor": camera.camera_height, "forward": camera.camera_forward, "left": camera.camera_left,
         "heading_deg": camera.camera_heading_deg, "pitch_deg": camera.camera_pitch_deg,
-        "trained_heights": list(trained.camera_height_range) or [trained.camera_height] * 2,
-        "trained_hfov_deg": list(trained.hfov_range_deg) or [trained.hfov_deg] * 2,
+        "trained_heights": list(trained.heights), "trained_hfov_deg": list(trained.hfovs_deg),
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from batchnav.envs.config import NavConfig, config_of, with_camera
+from batchnav.envs.config import NavConfig, config_of, warn_other_cameras, with_camera
 from batchnav.errors import ArgumentError
 from batchnav.habitat.mapper import HabitatMapper
 from batchnav.mapping.observations import MAP_SPECS
@@ -58,7 +58,7 @@ class HabitatAgent:
         camera_height: float | None = None,
         hfov_deg: float | None = None,
     ):
-        """Load the policy.
+        """Load the policy. Logs a warning for a camera that it was not trained with.
 
         Args:
             policy: policy file, run folder, name of a bundled policy, or a loaded policy. ArgumentError for a policy
@@ -72,6 +72,7 @@ class HabitatAgent:
         self.policy = policy if isinstance(policy, PolicyAgent) else load_policy(policy, device)
         self.sample, self.seed = sample, seed
         self.config: NavConfig = with_camera(config_of(self.policy.info), camera_height, hfov_deg)
+        warn_other_cameras("policy", self.policy.info, self.config)
         body = self.config.body
         if not body.is_discrete:
             raise ArgumentError(

@@ -74,6 +74,34 @@ class CameraConfig:
         """The camera without ranges."""
         return replace(self, camera_height_range=(), hfov_range_deg=())
 
+    @property
+    def heights(self) -> tuple[float, ...]:
+        """Lowest and highest camera height, metres; equal without a range."""
+        return self.camera_height_range or (self.camera_height, self.camera_height)
+
+    @property
+    def hfovs_deg(self) -> tuple[float, ...]:
+        """Narrowest and widest field of view, degrees; equal without a range."""
+        return self.hfov_range_deg or (self.hfov_deg, self.hfov_deg)
+
+    def beyond(self, trained: CameraConfig) -> list[str]:
+        """Heights, fields of view and pitches outside of those of the camera in training, one text each."""
+        compared = {
+            "camera_height": (self.heights, trained.heights),
+            "hfov_deg": (self.hfovs_deg, trained.hfovs_deg),
+            "camera_pitch_deg": ((self.camera_pitch_deg,) * 2, (trained.camera_pitch_deg,) * 2),
+        }
+        return [
+            f"{name} {_span(found)}, trained with {_span(expected)}"
+            for name, (found, expected) in compared.items()
+            if found[0] < expected[0] or found[1] > expected[1]
+        ]
+
+
+def _span(ends: tuple[float, ...]) -> str:
+    """A range for a message: "0.3 to 1.6", or "1.25" where both ends are equal."""
+    return " to ".join(dict.fromkeys(f"{end:g}" for end in ends))
+
 
 def _check_ends(name: str, ends: tuple[float, ...], usual: str, value: float, limits: tuple[float, float]) -> None:
     """ConfigError for a range that is not two numbers within `limits` around the fixed value."""
@@ -105,8 +133,8 @@ class Mount(NamedTuple):
     @classmethod
     def of(cls, camera: CameraConfig) -> Mount:
         """The mount of a configuration."""
-        low, high = camera.camera_height_range or (camera.camera_height, camera.camera_height)
-        narrow, wide = (float(tan_half(end)) for end in camera.hfov_range_deg or (camera.hfov_deg, camera.hfov_deg))
+        low, high = camera.heights
+        narrow, wide = (float(tan_half(end)) for end in camera.hfovs_deg)
         places = (camera.camera_forward, camera.camera_left, low, high - low)
         angles = math.radians(camera.camera_heading_deg), math.radians(camera.camera_pitch_deg)
         return cls(*map(np.float32, (*places, *angles, narrow, wide - narrow)))

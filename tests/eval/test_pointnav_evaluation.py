@@ -150,13 +150,15 @@ def test_a_checkpoint_with_its_report(rooms, checkpoint, tmp_path, monkeypatch):
     assert set(results["overall"]) == set(METRICS)
 
 
-def test_another_camera(rooms, checkpoint, tmp_path, monkeypatch):
-    """All agents play with the camera, and results and rows contain it."""
+def test_another_camera(rooms, checkpoint, tmp_path, monkeypatch, caplog):
+    """All agents play with the camera, and results and rows contain it. One line warns of it."""
     rows = []
     monkeypatch.setattr(measure, "append_rows", lambda name, new: rows.extend(new))
     options = {"episodes": rooms / "mine.json.gz", "device": "cpu", "out": tmp_path, "append_results": True}
     program.main(program.Options((str(checkpoint), "greedy"), camera_height=0.4, hfov_deg=110.0, **options))
     assert {(row["params"]["camera_height"], row["params"]["hfov_deg"]) for row in rows} == {(0.4, 110.0)}
+    (warning,) = [message for message in caplog.messages if "trained with" in message]
+    assert warning.startswith(f"{checkpoint.parent.name}: found camera_height 0.4, trained with 1.25; hfov_deg 110, ")
     for agent in (checkpoint.parent.name, "greedy"):
         camera = json.loads((tmp_path / agent / "results.json").read_text())["env"]["camera"]
         assert (camera["camera_height"], camera["hfov_deg"]) == (0.4, 110.0)
