@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from batchnav import __version__
+from batchnav.cli.interrupts import end_interrupted, interrupted_with, interrupts_arrive
 from batchnav.errors import BatchnavError, printable, shortened
 
 
@@ -21,21 +22,36 @@ class Command(NamedTuple):
     """Synopsis of the arguments."""
     about: str
     """Description in one line."""
+    if_interrupted: str = ""
+    """Message after Ctrl-C, unless the command itself says what was written."""
 
 
+WHOLE_FILES = "no file was left incomplete"
+"""Message after Ctrl-C in commands that write several files."""
 COMMANDS = {
     "train": Command(
         "[cartpole|anticipation] [--config NAME] [--out FOLDER] [--gpus N] ...",
         "train an agent or continue a run",
+        WHOLE_FILES,
     ),
-    "evaluate": Command("[AGENT ...] [--split val] [--report] ...", "evaluate agents: success rate, SPL, intervals"),
+    "evaluate": Command(
+        "[AGENT ...] [--split val] [--report] ...",
+        "evaluate agents: success rate, SPL, intervals",
+        "no results were written",
+    ),
     "view": Command("[SCENE ...] [--agents NAME ...] [--episodes FILE]", "show a scene and its agents in the browser"),
     "bench": Command("{render,sim,train,navmesh,load} ...", "measure frames and steps per second on this machine"),
     "data": Command(
-        "{list,download,import,export,prepare,episodes,validate} ...", "manage datasets, scans and episode files"
+        "{list,download,import,export,prepare,episodes,validate} ...",
+        "manage datasets, scans and episode files",
+        WHOLE_FILES,
     ),
-    "navmesh": Command("{bake,info,view,map} ...", "bake, describe and plot navigation meshes; write ROS maps"),
-    "export": Command("POLICY --out FILE.onnx ...", "write a policy for a robot: ONNX file and its description"),
+    "navmesh": Command(
+        "{bake,info,view,map} ...", "bake, describe and plot navigation meshes; write ROS maps", WHOLE_FILES
+    ),
+    "export": Command(
+        "POLICY --out FILE.onnx ...", "write a policy for a robot: ONNX file and its description", "no file was written"
+    ),
     "doctor": Command("", "check this machine: devices, renderers, missing packages"),
 }
 """Commands by name. The module `batchnav.cli.NAME` has a function `command(arguments)`."""
@@ -67,8 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         what = str(error).partition("\n")[0] or "an allocation failed"
         sys.exit(f"error: memory does not suffice ({what}); use fewer environments, smaller images or fewer scenes")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as error:
+        end_interrupted(str(error))
     except BrokenPipeError:  # the reader of stdout closed it, for example `| head`: discard the rest
         if _is_read(sys.stdout.fileno()):
             raise  # a different pipe broke, for example to a child process
@@ -125,8 +141,9 @@ def _run(name: str, arguments: Sequence[str]) -> None:
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
     if name in SLOW and not asks_for_help and os.environ.get("RANK", "0") == "0":
         logging.getLogger("batchnav").info("batchnav %s: starting", __version__)
-    command = importlib.import_module(f"batchnav.cli.{name}").command
-    command(arguments)
+    with interrupts_arrive(), interrupted_with(lambda: COMMANDS[name].if_interrupted):
+        command = importlib.import_module(f"batchnav.cli.{name}").command
+        command(arguments)
     sys.stdout.flush()
 
 

@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from tyro.conf import Positional
 
 from batchnav.cli.console import show, with_axes
+from batchnav.cli.interrupts import interrupted_with
 from batchnav.cli.make_episodes import make_episodes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.folders import SCENES_DIR
@@ -80,7 +81,8 @@ def download_data(
 
     if not uids:
         raise ArgumentError("uids: found none, expected names from `batchnav data list`")
-    links = download(uids, data_path, Login(username, password), replace)
+    with interrupted_with(lambda: "run the same command to continue"):
+        links = download(uids, data_path, Login(username, password), replace)
     for link in links:
         show(f"{link}")
     scenes = next((link for link in links if link.parent.name == SCENES_DIR.name), None)

@@ -15,6 +15,7 @@ from pathlib import Path
 import tyro
 
 from batchnav.cli.console import show
+from batchnav.cli.interrupts import interrupted_with
 from batchnav.export.onnx_policy import export_policy
 from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.console.command_line import parse_options
@@ -37,7 +38,8 @@ class Options:
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav export`."""
     options = parse_options(Options, "batchnav export", arguments, __doc__)
-    described = export_policy(options.policy, options.out, options.camera_height, options.hfov_deg)
+    with interrupted_with(lambda: f"{options.out} was not written"):
+        described = export_policy(options.policy, options.out, options.camera_height, options.hfov_deg)
     show(f"{options.out}, {described}")
     camera = (("--camera-height", options.camera_height), ("--hfov-deg", options.hfov_deg))
     given = (word for name, value in camera if value is not None for word in (name, f"{value:g}"))

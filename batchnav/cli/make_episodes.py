@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tyro.conf import Positional
 
 from batchnav.cli.console import show
+from batchnav.cli.interrupts import interrupted_with
 from batchnav.errors import EpisodeError, few
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.files.atomic import check_target
@@ -74,24 +75,27 @@ def make_episodes(
         check_content(out)  # raises before episodes are generated
     config = nav_config(preset, {}, task)
     settings, objects = config.body.navmesh if preset else None, OBJECT_GOALS.get(TASKS[task].goal_kind)
-    configs = _configs(scenes, split)
-    loaded = (scene for name in scenes for scene in _scenes(name, split, settings, objects is not None))
-    kept = _kept(loaded, islands)
-    if objects is not None:
-        defaults: Any = config.task
-        rules, labels = rules or defaults.rules, labels or defaults.labels
-        with_goals = objects.with_goals(kept, rules, labels, device)
-        for scene in with_goals:
-            if scene.goals is not None and not scene.goals.objects:
-                show(f"skipped: {scene.name}: found no object of a category with view points")
-        dataset = objects.generate(with_goals, per_scene, seed, rules, labels)
-        episodes: list[Episode] = _with_configs(dataset.episodes, configs)
-        objects.save(replace(dataset, episodes=episodes), out, content)
-    else:
-        episodes = _with_configs(_point_goals(task, kept, per_scene, seed), configs)
-        if not episodes:
-            raise EpisodeError(f"{out}: found no episodes in {few(scenes)}, expected at least one; use other scenes")
-        save_episodes(episodes, out, content)
+    with interrupted_with(lambda: f"{out} was not written"):
+        configs = _configs(scenes, split)
+        loaded = (scene for name in scenes for scene in _scenes(name, split, settings, objects is not None))
+        kept = _kept(loaded, islands)
+        if objects is not None:
+            defaults: Any = config.task
+            rules, labels = rules or defaults.rules, labels or defaults.labels
+            with_goals = objects.with_goals(kept, rules, labels, device)
+            for scene in with_goals:
+                if scene.goals is not None and not scene.goals.objects:
+                    show(f"skipped: {scene.name}: found no object of a category with view points")
+            dataset = objects.generate(with_goals, per_scene, seed, rules, labels)
+            episodes: list[Episode] = _with_configs(dataset.episodes, configs)
+            objects.save(replace(dataset, episodes=episodes), out, content)
+        else:
+            episodes = _with_configs(_point_goals(task, kept, per_scene, seed), configs)
+            if not episodes:
+                raise EpisodeError(
+                    f"{out}: found no episodes in {few(scenes)}, expected at least one; use other scenes"
+                )
+            save_episodes(episodes, out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
     played_as = ("--task", task) if preset is None else ("--preset", preset)
     evaluate = "batchnav", "evaluate", "shortest_path", *played_as, "--episodes", out

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from batchnav.agents.registry import REFERENCE_AGENTS, agent_name
 from batchnav.cli.console import show
+from batchnav.cli.interrupts import interrupted_with
 from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.config import to_dict
 from batchnav.envs.config import with_camera
 from batchnav.envs.observations import goal_categories_of, needed_appearance
-from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.errors import ArgumentError, BatchnavError, few
 from batchnav.evaluation.players import DEFAULT_TASK, Player, ReferencePlayer, find_players, policy_name
 from batchnav.evaluation.results import result_rows, write_results
 from batchnav.evaluation.run import Evaluation, Played
@@ -70,16 +71,27 @@ def measure(options: Options, ranks: Ranks) -> None:
     )  # fmt: skip
     for player in compared.values():
         evaluation.check(player)
-    played = {}
-    for name, player in compared.items():
-        played[name] = evaluation.play(player)
-        if ranks.is_rank_zero and name in players:
-            folder = out if len(players) == 1 else out / name
-            write_results(folder / "results.json", evaluation, played[name])
-            print_results(name, played[name], path.name)
-            show(f"results: {folder / 'results.json'}")
-    if ranks.is_rank_zero:
-        write_comparison(options, evaluation, played, out)
+    played: dict[str, Played] = {}
+    written: dict[str, Path] = {}
+    with interrupted_with(lambda: written_results(written, list(players))):
+        for name, player in compared.items():
+            played[name] = evaluation.play(player)
+            if ranks.is_rank_zero and name in players:
+                file = (out if len(players) == 1 else out / name) / "results.json"
+                write_results(file, evaluation, played[name])
+                written[name] = file
+                print_results(name, played[name], path.name)
+                show(f"results: {file}")
+        if ranks.is_rank_zero:
+            write_comparison(options, evaluation, played, out)
+
+
+def written_results(written: Mapping[str, Path], names: Sequence[str]) -> str:
+    """The files with the results of some agents, and the names of the others; empty where no results were written."""
+    if not written:
+        return ""
+    missing = few([name for name in names if name not in written])
+    return f"results are in {few(list(map(str, written.values())))}{missing and f'; no results of {missing}'}"
 
 
 def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[str, Played], out: Path) -> None:

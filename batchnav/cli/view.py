@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from batchnav.cli.console import show, with_current_names
+from batchnav.cli.interrupts import STATUS
 from batchnav.data.folders import SCENES_DIR
 from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.console.command_line import parse_options
@@ -79,8 +80,8 @@ def command(arguments: Sequence[str]) -> None:
         show(next_step(options))
         if not viewer.stop():  # an agent is playing an episode, which may take minutes: nothing of it is kept
             sys.stdout.flush()
-            os._exit(130)
-        raise
+            os._exit(STATUS)
+        sys.exit(STATUS)
 
 
 def next_step(options: Options) -> str:

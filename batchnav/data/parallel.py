@@ -6,12 +6,14 @@ import multiprocessing
 import pickle
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
 from typing import TypeVar
 
 import numba
 from joblib.externals.loky import ProcessPoolExecutor
 
 from batchnav.errors import BatchnavError
+from batchnav.runtime.child_processes import interrupts_blocked, interrupts_received
 from batchnav.runtime.console.progress import progress_bar
 from batchnav.runtime.threads import num_threads
 
@@ -68,10 +70,17 @@ def in_parallel(
 
 def _shared(pool: ProcessPoolExecutor, work: Callable[[T], R], items: list[T]) -> Iterator[R]:
     """Results in order. This process works until the pool has started, then on the last items while it waits."""
-    ready, begun = pool.submit(_start, work), 0
-    while begun < len(items) and not ready.done():
-        yield work(items[begun])
-        begun += 1
+    begun = 0
+    resource_tracker.ensure_running()  # started later, it would end the block
+    with interrupts_blocked():
+        ready = pool.submit(_start, work)  # starts the processes
+    try:
+        while begun < len(items) and not ready.done():
+            yield work(items[begun])
+            begun += 1
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, kill_workers=True)  # they still start, which takes seconds
+        raise
     items = items[begun:]
     futures = [pool.submit(_pickled, work, item) for item in items]
     own, end = {}, len(items)  # results of this process: all items from `end` on
@@ -97,4 +106,5 @@ def _start(work: Callable[[T], R]) -> None:
 
 def _pickled(work: Callable[[T], R], item: T) -> bytes:
     """A result as bytes. Otherwise torch sends each tensor as an open file; a process may have about 1,000 of them."""
-    return pickle.dumps(work(item))
+    with interrupts_received():
+        return pickle.dumps(work(item))

@@ -104,3 +104,41 @@ def test_a_script_without_a_guard_is_not_run_again(tmp_path, how):
 def test_a_daemonic_process_works_by_itself(two_processes, monkeypatch):
     monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
     assert list(in_parallel(_half, [1, 2, 4], "halves")) == [1, 0.5, 0.25]
+
+
+STARTS = """
+import os, signal, sys
+if "popen_loky" in "".join(sys.orig_argv):
+    with open(os.environ["STARTS"], "a") as file:
+        print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []), file=file)
+"""
+"""Code that Python runs when it starts: writes whether SIGINT is blocked in a new worker."""
+INTERRUPTED = """
+import os, signal, time
+from batchnav.data.parallel import in_parallel
+def wait(n):
+    time.sleep(0.01)
+    return os.getpid(), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+for pid, blocks in in_parallel(wait, range(100_000), "waits"):
+    assert not blocks
+    if pid != os.getpid():
+        print("working", flush=True)
+"""
+
+
+def test_an_interrupt_is_silent_in_processes_that_start_or_wait(tmp_path):
+    """A terminal sends it to all of them. They receive it only while they work."""
+    (tmp_path / "sitecustomize.py").write_text(STARTS)
+    (tmp_path / "script.py").write_text(INTERRUPTED)
+    changes = {"NUMBA_NUM_THREADS": "2", "STARTS": str(tmp_path / "starts")}
+    changes["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, **changes}, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert process.stdout.readline() == "working\n"
+    assert (tmp_path / "starts").read_text() == "True\n"
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=600)
+    assert errors.count("Traceback") == 1 and errors.splitlines()[-1] == "KeyboardInterrupt"  # of the caller

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import torch
 
+from batchnav.runtime.child_processes import interrupts_blocked
 from batchnav.runtime.threads import limit_threads, num_threads
 
 PORT_ON_STDIN = "stdin"
@@ -41,21 +42,17 @@ def start_local_ranks(processes: int, command: Sequence[str]) -> Iterator[None]:
     torch.set_num_threads(each)
     on_main = threading.current_thread() is threading.main_thread()
     handler = signal.signal(signal.SIGTERM, _exit_by_signal) if on_main else None
-    # Ctrl-C reaches all processes. A rank that still imports would print a traceback: it blocks SIGINT until it knows
-    # the port.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        for rank in range(1, processes):
-            own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            _local_ranks[rank] = subprocess.Popen(command, 0, env={**os.environ, **own}, stdin=subprocess.PIPE)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with interrupts_blocked():  # a rank receives Ctrl-C from when it knows the port
+            for rank in range(1, processes):
+                own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                _local_ranks[rank] = subprocess.Popen(command, 0, env={**os.environ, **own}, stdin=subprocess.PIPE)
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0"}
         yield
         with contextlib.suppress(subprocess.TimeoutExpired):
             for other in _local_ranks.values():
                 other.wait(_EXIT_SECONDS)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for other in _local_ranks.values():
             with other:  # closes its stdin and waits for its exit
                 other.kill()
