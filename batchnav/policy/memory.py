@@ -135,7 +135,10 @@ def copy_state_(target: State, source: State) -> None:
 
     ValueError where the states have different numbers of tensors, or tensors of different shapes.
     """
-    for kept, value in zip(state_tensors(target), state_tensors(source), strict=True):
+    targets, sources = state_tensors(target), state_tensors(source)
+    if len(targets) != len(sources):
+        raise ValueError(f"memory: found {len(sources)} tensors, expected {len(targets)}")
+    for kept, value in zip(targets, sources, strict=True):
         if kept.shape != value.shape:  # `copy_` would broadcast
             raise ValueError(f"memory: found shape {list(value.shape)}, expected {list(kept.shape)}")
         kept.copy_(value)

@@ -98,7 +98,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         with _SkipNormalInit():  # allocate nothing before the tensors are known to fit
             expected = ActorCritic(space, actions, config, "meta").state_dict()
         weights = {current_key(name): value for name, value in tensors.items()} if is_former else tensors
-        _check_names_and_shapes(weights, expected, path)
+        check_names_and_shapes(weights, expected, f"{path}")
         network = ActorCritic(space, actions, config)  # has values that the file lacks: an encoder's constants
     except CheckpointError:
         raise
@@ -252,19 +252,22 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
         raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from error
 
 
-def _check_names_and_shapes(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], path: Path) -> None:
-    """CheckpointError where names, shapes or types of tensors differ from the expected ones."""
+def check_names_and_shapes(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], source: str) -> None:
+    """CheckpointError where names, shapes or types of tensors differ from the expected ones; it begins with `source`.
+
+    Weights may be float32 or bfloat16.
+    """
     for name, value in expected.items():
         if name not in found:
-            raise CheckpointError(f"{path}: lacks tensor {name!r}, expected {list(value.shape)}")
+            raise CheckpointError(f"{source}: lacks tensor {name!r}, expected {list(value.shape)}")
         dtypes = DTYPES if value.is_floating_point() else (value.dtype,)
         if found[name].shape != value.shape or found[name].dtype not in dtypes:
             raise CheckpointError(
-                f"{path}: tensor {name!r} is {found[name].dtype} {list(found[name].shape)}, "
+                f"{source}: tensor {name!r} is {found[name].dtype} {list(found[name].shape)}, "
                 f"expected {' or '.join(map(str, dtypes))} {list(value.shape)}"
             )
     if extra := found.keys() - expected.keys():
-        raise CheckpointError(f"{path}: tensor {min(extra)!r} is not part of this policy")
+        raise CheckpointError(f"{source}: tensor {min(extra)!r} is not part of this policy")
 
 
 def _check_finite(tensors: dict[str, torch.Tensor], path: Path) -> None:

@@ -20,6 +20,7 @@ from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.memory import State, copy_state_, state_tensors
 from batchnav.policy.observations import as_dict
+from batchnav.policy.weights import check_names_and_shapes
 from batchnav.ppo.bucket import Bucket
 from batchnav.ppo.config import PPOConfig
 from batchnav.ppo.gae import gae
@@ -365,13 +366,15 @@ class Learner:
         Raises:
             CheckpointError: the state does not fit this run.
         """
+        misfit = "resume state: does not fit this run"
         try:
+            check_names_and_shapes(state["policy"], self.policy.state_dict(), misfit)
             self.policy.load_state_dict(state["policy"])
             # Hyperparameters are this run's settings; only the optimiser's moments and counts are loaded.
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
-            if not all(self.config.optimizer == kind_of(kept) for kept in self.optimizer.state.values()):
-                raise ValueError(f"its optimiser is not {self.config.optimizer}")
+            if other := {kind_of(kept) for kept in self.optimizer.state.values()} - {self.config.optimizer}:
+                raise CheckpointError(f"{misfit}: optimizer: found {min(other)}, expected {self.config.optimizer}")
             self.optimizer.param_groups[0]["lr"] = self.lr
             self.generator.set_state(state["generator"].cpu())
             self.frames = int(state["frames"])
@@ -382,7 +385,7 @@ class Learner:
             self._record()  # the optimiser's state has new addresses
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             message = " ".join(str(error).split())  # torch's messages have several lines
-            raise CheckpointError(f"resume state: does not fit this run ({type(error).__name__}: {message})") from error
+            raise CheckpointError(f"{misfit} ({type(error).__name__}: {message})") from error
 
     def _load_per_rank(self, state: dict[str, Any]) -> None:
         """Load the keys PER_RANK."""

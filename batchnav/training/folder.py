@@ -40,7 +40,7 @@ OTHERS = "others"
 """Key of the saved state: list of the parts `PER_RANK` of ranks 1, 2 and so on."""
 PAGE = "report.html"
 _TASK = "env.task.name"
-"""Setting that the message about a changed configuration names first."""
+"""Setting that messages about a changed configuration name first."""
 _CHANGE = "# from frame "
 """Prefix of the comments in `config.yaml` that list changes."""
 
@@ -83,7 +83,8 @@ class RunFolder:
         try:
             for file in (self.config_path, self.metrics_path, self.policy_path, self.resume_path, path / PAGE):
                 remove_leftovers(file)
-            self._changes = self._find_changes(allow_changes)
+            self.changes = self._find_changes(allow_changes)
+            """Settings that differ from the stored configuration, one text each."""
         except BaseException:
             self._lock.close()
             raise
@@ -105,15 +106,15 @@ class RunFolder:
         return self.resume_path.exists()
 
     def _find_changes(self, allowed: bool) -> list[str]:
-        """Settings that differ from the stored configuration, one text each. CheckpointError if not `allowed`."""
+        """`changes`, that of the task first. CheckpointError if not `allowed`."""
         if not (self.holds_run and self.config_path.exists()):
             return []
         found, expected = (
             flat(to_dict(c)) for c in (load_config(self.config_path, type(self.config), warn=False), self.config)
         )
-        different = [key for key in expected if found.get(key) != expected[key]]
+        different = sorted((key for key in expected if found.get(key) != expected[key]), key=lambda key: key != _TASK)
         if different and not allowed:
-            key = _TASK if _TASK in different else different[0]
+            key = different[0]
             raise CheckpointError(
                 f"{self.path}: holds a run with {key} = {shortened(found.get(key))}, expected "
                 f"{shortened(expected[key])} as configured now; choose another --out, or continue with the change by "
@@ -147,7 +148,7 @@ class RunFolder:
             changes: further changes to record in `config.yaml`, in addition to changed settings.
             metrics: range (low, high) of each metric that the page shows, by name.
         """
-        self._changes += changes
+        self.changes += changes
         self._curves = Curves(self.path, frames, flat(to_dict(self.config)))
         self._write_config(frames)
         self._page = RunPage(self.path / PAGE, self.config, Rows(*load_metrics(self.metrics_path)), metrics or {})
@@ -156,7 +157,7 @@ class RunFolder:
     def _write_config(self, frames: int) -> None:
         known = read_text(self.config_path, CheckpointError) if self.holds_run and self.config_path.exists() else ""
         history = [line for line in known.splitlines() if line.startswith(_CHANGE)]
-        history += [f"{_CHANGE}{frames:,} on: {change}" for change in self._changes]
+        history += [f"{_CHANGE}{frames:,} on: {change}" for change in self.changes]
         text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
         with replacing(self.config_path, CheckpointError) as part:
             part.write_text("".join(line + "\n" for line in history) + text, encoding="utf-8")

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from batchnav.errors import CheckpointError, few
 from batchnav.ppo.learner import PER_RANK, Learner
 from batchnav.runtime.distributed.ranks import Ranks
-from batchnav.training.folder import OTHERS, RunFolder
+from batchnav.training.folder import CONFIG_NAME, OTHERS, RunFolder
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class SharedFolder:
 
         The run continues exactly if the number of ranks is unchanged. Otherwise weights, optimiser and frame count are
         restored and environments start new episodes; a warning and `config.yaml` record this.
+
+        CheckpointError for a state that does not fit, with the settings that changed since it was saved.
         """
         state = self.open.load() if self.open else None
         owns = [None] * self.ranks.world_size
@@ -59,11 +62,18 @@ class SharedFolder:
                     "%s: found the state of %d processes, expected %d; weights, optimiser and frame count are restored "
                     "and environments start new episodes", self.path, len(found), self.ranks.world_size,
                 )  # fmt: skip
-        state = self.ranks.broadcast(state)
+        state, changes = self.ranks.broadcast((state, self.open.changes if self.open else []))
         own = self.ranks.scatter(owns)
         self.holds_state = state is not None
-        if state is not None:
+        if state is None:
+            return
+        try:
             learner.load_state_dict({**state, **(own or {})}, new_episodes=own is None)
+        except CheckpointError as error:
+            changed = f"; changed settings: {few(changes, separator='; ')}" if changes else ""
+            raise CheckpointError(
+                f"{self.path}: {error}{changed}; continue with the settings of {CONFIG_NAME}, or choose another --out"
+            ) from error
 
     def begin(self, frames: int, metrics: Mapping[str, tuple[float, float]] | None = None) -> None:
         """Open the curves on rank 0 (`RunFolder.begin`)."""

@@ -1,9 +1,12 @@
 """The command `batchnav train`: configurations by name, processes and GPUs, help."""
 
 import contextlib
+import re
 
 import pytest
 import torch
+import yaml
+from worlds import write_floor
 
 from batchnav.config import load_config
 from batchnav.errors import MeshError
@@ -102,6 +105,28 @@ def test_resume_needs_the_folder_of_a_run(run, tmp_path):
         SystemExit, match=r"config\.yaml: no such file, expected the folder of a run .*; name it by --out"
     ):
         run("train", "--resume", "--out", tmp_path)
+
+
+def test_resume_with_another_task_names_what_differs(run, tmp_path, monkeypatch):
+    write_floor(tmp_path / "floor.glb")
+    monkeypatch.chdir(tmp_path)
+    small = {
+        "env": {"camera": {"height": 16, "width": 16}}, "device": "cpu",
+        "scenes": {"houses": 0, "sources": ["floor.glb"]},
+        "policy": {"encoder": "simple_cnn", "visual_size": 8, "hidden_size": 8},
+        "ppo": {"num_envs": 2, "rollout_steps": 4, "minibatches": 1, "total_frames": 8},
+    }  # fmt: skip
+    for task in ("pointnav", "flee"):
+        text = yaml.safe_dump(small | {"env": small["env"] | {"task": {"name": task}}})
+        (tmp_path / f"{task}.yaml").write_text(text)
+    run("train", "--config", "pointnav.yaml", "--out", "mine")
+    with pytest.raises(SystemExit) as caught:
+        run("train", "--config", "flee.yaml", "--out", "mine", "--allow-changes")
+    what, settings = str(caught.value).split("; changed settings: ")
+    expected = r"tensor 'body.weight_ih_l0' is \S+ \[\d+, \d+\], expected .* \[\d+, \d+\]"
+    assert re.fullmatch(f"error: mine: resume state: does not fit this run: {expected}", what)
+    assert settings.startswith("env.task.name = 'flee', was 'pointnav'; env.task.distance_reward = ")
+    assert settings.endswith("; continue with the settings of config.yaml, or choose another --out")
 
 
 @pytest.mark.parametrize("name", [name.stem for name in CONFIGS.glob("*.yaml") if not name.stem.startswith("cartpole")])

@@ -158,6 +158,8 @@ def test_another_task_is_named_first(out, run):
     other = make_run(env={"preset": "objectnav_houses"})
     with pytest.raises(CheckpointError, match=r"holds a run with env\.task\.name = 'pointnav', expected 'objectnav'"):
         RunFolder(out, other)
+    with RunFolder(out, other, allow_changes=True) as folder:
+        assert folder.changes[0] == "env.task.name = 'objectnav', was 'pointnav'"
 
 
 def test_weights_alone_reserve_the_folder(out, run):

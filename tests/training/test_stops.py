@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -220,9 +221,20 @@ def test_a_diverged_run_resumes_with_another_learning_rate(held, tmp_path):
     assert finish(start(slower, out)) == 0
     assert (out / "config.yaml").read_text() == text
     before = (out / "resume.pt").read_bytes()
-    for change in ({"ppo": {"optimizer": "lamb"}}, {"policy": {"hidden_size": 17, "lstm_layers": 0}}):
+    other_network = {"policy": {"hidden_size": 17, "lstm_layers": 0}}
+    cases = (
+        (
+            {"ppo": {"optimizer": "lamb"}},
+            r"optimizer: found adamw, expected lamb;.* ppo.optimizer = 'lamb', was 'adamw'",
+        ),
+        (
+            other_network,
+            r"tensor 'body.0.weight' is .* \[16, \d+\], .* \[17, \d+\]; .* policy.hidden_size = 17, was 16; ",
+        ),
+    )
+    for change, expected in cases:
         assert finish(start(make_run(UPDATES, **change), out, allow_changes=True)) == 1
-        assert "does not fit this run" in log_of(out).splitlines()[-1]
+        assert re.search(f"error: {out}: resume state: does not fit this run: {expected}", log_of(out).splitlines()[-1])
     assert (out / "resume.pt").read_bytes() == before and (out / "config.yaml").read_text() == text
 
 
