@@ -12,7 +12,7 @@ import batchnav
 
 ROOT = Path(batchnav.__file__).parent
 DECORATORS = {
-    "device_function", "lean_function", "inline_function", "exact_function", "cpu_kernel", "cpu_function",
+    "device_function", "lean_function", "inline_function", "cpu_kernel", "cpu_function",
     "cuda_kernel", "exact_cuda_kernel",
 }  # fmt: skip
 SCRATCH = {"scratch", "stack", "queue", "rays", "hits"}

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from batchnav.runtime.kernels.decorators import exact_function, inline_function
+from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.rng import uniform4
 
 # The physics is that of Gymnasium's CartPole-v1, after Barto, Sutton and Anderson (1983).
@@ -49,7 +49,7 @@ _SIN3, _SIN5, _SIN7 = np.float32(-1 / 6), np.float32(1 / 120), np.float32(-1 / 5
 _COS4, _COS6, _COS8 = np.float32(1 / 24), np.float32(-1 / 720), np.float32(1 / 40320)
 
 
-@exact_function
+@inline_function
 def sin_cos(angle):
     """Sine and cosine by their Taylor series, to float32's precision for |angle| < 0.45.
 
@@ -62,7 +62,7 @@ def sin_cos(angle):
     return sine, cosine
 
 
-@exact_function
+@inline_function
 def push(cart, right):
     """Push one cart right or left for a time step: (position, velocity, angle, spin) -> the same after the step.
 
@@ -84,13 +84,13 @@ def push(cart, right):
     )
 
 
-@exact_function
+@inline_function
 def has_failed(cart):
     """True where the cart is beyond MAX_POSITION or the pole beyond MAX_ANGLE."""
     return (abs(cart[0]) > _MAX_POSITION) | (abs(cart[2]) > _MAX_ANGLE)
 
 
-@exact_function
+@inline_function
 def start(seed, environment, clock):
     """Start state of an episode that begins at this clock: four numbers from one call of the generator.
 

@@ -25,7 +25,7 @@ _INF, _PI = np.float32(np.inf), np.float32(np.pi)
 # One agent.
 
 
-@lean_function
+@inline_function
 def advance_one(i, actions, nav, state, body, parameters, scratch, row, bodies_out, transition_out):
     """Move the body, flag the end of its episode, and record the step for scoring."""
     advance_body(i, actions, nav, body, parameters.max_steps, scratch, row, bodies_out, transition_out)

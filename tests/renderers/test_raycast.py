@@ -24,7 +24,7 @@ from batchnav.scene.bvh import MAX_LEVELS
 from batchnav.scene.mesh import load_mesh
 
 
-@njit(error_model="numpy", fastmath={"contract"})  # as kernels: a function takes that of its first caller
+@njit(error_model="numpy")
 def _ray_by_ray(bvh, scene, position, heading, tan_half_hfov, far, backface_culling, leaf_at_once, depth_out):
     """One view by `closest_hit`, as the CUDA kernels call it."""
     height, width = depth_out.shape

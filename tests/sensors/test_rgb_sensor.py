@@ -196,7 +196,7 @@ def test_vertex_colours_are_interpolated_and_multiply(device):
         assert np.abs(dark - expected * 0.2).max() < 0.51
 
 
-@numba.njit(error_model="numpy", fastmath={"contract"})
+@numba.njit(error_model="numpy")
 def each_alone(depth, triangle, position, heading, paint, tan_half_hfov, rgb_out):
     """The work of each thread of the CUDA kernel, in sequence."""
     (n, height, width), up = triangle.shape, np.float32(0.0)

@@ -32,7 +32,7 @@ from batchnav.geometry.triangle import triangle_on_screen
 from batchnav.renderers.options import NEAR
 from batchnav.renderers.raycast.ray import NOTHING, is_pose
 from batchnav.runtime.kernels.decorators import cpu_kernel, inline_function
-from batchnav.runtime.kernels.intrinsics import bits_float, float_bits
+from batchnav.runtime.kernels.intrinsics import bits_float, float_bits, fma
 from batchnav.scene.bvh import MAX_LEVELS, prefetch_child, read_leaf, read_node
 
 TILE_HEIGHT, TILE_WIDTH = 8, 4
@@ -229,9 +229,9 @@ def _hit_triangle(number, w, u, v, packet_out, hits_out):
     v0, v_column, v_row = v
     for k in range(PACKET_RAYS):
         row, column, far = _ROW[k], _COLUMN[k], packet_out.depth[k]
-        wk = w0 + column * w_column + row * w_row
-        uk = u0 + column * u_column + row * u_row
-        vk = v0 + column * v_column + row * v_row
+        wk = fma(row, w_row, fma(column, w_column, w0))
+        uk = fma(row, u_row, fma(column, u_column, u0))
+        vk = fma(row, v_row, fma(column, v_column, v0))
         depth = _ONE / wk
         # `&` avoids branches. A triangle seen edge-on has values that are not finite and is missed.
         hit = (uk >= _ZERO) & (vk >= _ZERO) & (uk + vk <= wk) & (depth >= NEAR)

@@ -19,8 +19,10 @@ from batchnav.runtime.kernels.compiler import LoopCompiler, PartCompiler
 from batchnav.runtime.kernels.cubins import CubinCache
 from batchnav.runtime.kernels.forks import refused_after_fork
 
-_OPTIONS = {"error_model": "numpy", "no_cfunc_wrapper": True}
-"""Compile options of every CPU function. No C code calls them, so they need no C wrapper."""
+_OPTIONS = {"error_model": "numpy", "fastmath": False, "no_cfunc_wrapper": True}
+"""Compile options of every CPU function. A function without an explicit `fastmath` would take the setting of its first
+caller in the process, and its results would depend on the order of compilation. `intrinsics.fma` fuses a multiplication
+and an addition where that pays. No C code calls CPU functions, so they need no C wrapper."""
 
 
 def _not_for_literals(dispatcher):
@@ -68,10 +70,6 @@ Python."""
 inline_function = _called_by_kernels(_nrt=False, forceinline=True)
 """A `lean_function` that is inlined into its caller, for frequent calls with NamedTuples of arrays. A call that is not
 inlined passes seven words per array; with reference counting it is 10 times slower on the CPU."""
-exact_function = _called_by_kernels(_nrt=False, forceinline=True, fastmath=False)
-"""An `inline_function` whose results are bit-equal in every kernel. Without an explicit `fastmath`, a function takes
-the setting of its first caller in the process; then the order of compilation decides whether a multiplication and an
-addition are fused."""
 
 
 def _kept_on_disk(decorate, function):
@@ -96,7 +94,7 @@ def _kept_on_disk(decorate, function):
 
 def cpu_kernel(function):
     """Compile a function with `prange` loops for all CPU threads; cached on disk."""
-    decorate = numba.njit(**_OPTIONS, parallel=True, cache=True, fastmath={"contract"}, pipeline_class=LoopCompiler)
+    decorate = numba.njit(**_OPTIONS, parallel=True, cache=True, pipeline_class=LoopCompiler)
     kernel = _kept_on_disk(decorate, function)
     return kernel if numba.config.DISABLE_JIT else refused_after_fork(kernel)
 

@@ -10,13 +10,13 @@ from numba import types as nb
 
 from batchnav.errors import DeviceError
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, exact_function, inline_function, lean_function
+from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, inline_function, lean_function
 from batchnav.runtime.kernels.intrinsics import GROUP, load1, load4, load_columns, prefetch, store1, store2, store4
 from batchnav.runtime.kernels.launch import BoundKernel, launch
 from batchnav.runtime.kernels.synchronization import let_successor_start, wait_for_predecessor
 
 
-@pytest.mark.parametrize("decorate", [lean_function, inline_function, exact_function])
+@pytest.mark.parametrize("decorate", [lean_function, inline_function])
 def test_a_call_from_python_is_rejected(decorate):
     """Before and after a kernel has had it compiled; there is no code that Python could jump to."""
 
