@@ -12,6 +12,14 @@ from batchnav.cli import main
 from batchnav.evaluation.run import Evaluation
 
 
+@pytest.fixture(autouse=True)
+def python_handles_interrupts():
+    """A shell starts programs in the background with SIGINT ignored, and Python then leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Working folder with a small scene and episodes."""
