@@ -15,7 +15,8 @@ _HALF_PI_HIGH, _HALF_PI_MIDDLE, _HALF_PI_LOW = np.float32(1.5703125), np.float32
 def sin_cos(angle):
     """Sine and cosine of a float32 angle in radians, with errors up to 2e-7 for |angle| up to 10,000.
 
-    Equal on every device. Library functions use float64 and local memory for huge angles; this function does not.
+    CUDA may fuse its products and sums, which changes the last digit. Library functions use float64 and local memory
+    for huge angles; this function does not.
     Method: reduction to [-pi/4, pi/4] (Cody and Waite 1980), then Taylor polynomials.
     """
     quarter = np.int32(math.floor(angle * _TWO_BY_PI + np.float32(0.5)))

@@ -27,7 +27,7 @@ images."""
 def log2_fast(x):
     """log2 of a positive float32 with an error of 0.001: the exponent plus a cubic polynomial of the mantissa.
 
-    Takes a few instructions, with equal results on all devices.
+    Takes a few instructions.
     """
     bits = float_bits(x)
     exponent = np.float32(np.int32(np.int32(bits >> 23) - np.int32(127)))
