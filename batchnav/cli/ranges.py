@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from batchnav.cli.interrupts import end_interrupted, interrupted_with, interrupts_arrive
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.runtime.checks import check_int, check_number
 from batchnav.runtime.console.command_line import parse_options
@@ -53,7 +54,7 @@ def run(
     description: str | None,
     integers: Mapping[str, tuple[int, int]] = INTEGERS,
 ) -> object:
-    """Run a program with the options of the command line; errors of the package are printed as one line.
+    """Run a program with the options of the command line; errors of the package and Ctrl-C are printed as one line.
 
     Args:
         kind: dataclass of the options.
@@ -62,11 +63,14 @@ def run(
         integers: ranges of integer options.
 
     Raises:
-        SystemExit: an option is out of range, or the program raised a BatchnavError.
+        SystemExit: an option is out of range, the program raised a BatchnavError, or Ctrl-C.
     """
     try:
         chosen = parse_options(kind, sys.argv[0], sys.argv[1:], description)
         check_options(chosen, integers)
-        return main(chosen)
+        with interrupts_arrive(), interrupted_with(lambda: ""):
+            return main(chosen)
     except BatchnavError as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt as error:
+        end_interrupted(str(error))

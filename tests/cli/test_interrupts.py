@@ -1,14 +1,17 @@
 """Ctrl-C: one line says what was written, the exit status is 130, and no file is left incomplete."""
 
 import signal
+import sys
 import time
 import weakref
+from dataclasses import dataclass
 
 import pytest
 from worlds import write_episodes, write_floor
 
 from batchnav.cli import doctor as doctor_command
 from batchnav.cli import main
+from batchnav.cli.ranges import run
 from batchnav.evaluation.run import Evaluation
 
 
@@ -139,3 +142,16 @@ def test_only_rank_0_prints(interrupted, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="130"):
         main(["doctor"])
     assert capsys.readouterr().err == ""
+
+
+def test_a_program_with_options_of_its_own(monkeypatch, capsys):
+    """Studies and example programs."""
+
+    @dataclass(frozen=True)
+    class Options:
+        seed: int = 0
+
+    monkeypatch.setattr(sys, "argv", ["study.py", "--seed", "3"])
+    with pytest.raises(SystemExit) as caught:
+        run(Options, interrupt, None)
+    assert caught.value.code == 130 and capsys.readouterr().err == "interrupted\n"
