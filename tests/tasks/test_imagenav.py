@@ -137,6 +137,25 @@ def test_rewards_telescope(room, reward, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_agents_keep_their_angle_while_others_begin_episodes(house, device):
+    """On CUDA scoring writes the angle to go at the same time as episodes of other agents begin."""
+    goals = {"closest_goal": 0.3, "furthest_goal": 1.5, "min_detour_ratio": 1.0}
+    n = 4096 if device == "cuda" else 64
+    env = make(house, n, device, reward="zer", max_steps=50, turn_angle_deg=30.0, **goals)
+    env.reset(seed=1)
+    near = 0
+    for step in range(100):
+        action = torch.randint(FORWARD, LEFT + 2, (n,), generator=torch.Generator().manual_seed(step))
+        _, _, terminated, truncated, _ = env.step(action.to(env.device))
+        metrics, is_running = env.task.metrics, ~(terminated | truncated)
+        is_near = metrics["distance_to_goal"] <= 1.0
+        expected = torch.where(is_near, metrics["angle_to_goal"], math.pi)
+        assert torch.equal(env.task.goal_state.angle[is_running], expected[is_running])
+        near += int((is_near & is_running).sum())
+    assert near > 10 * n  # elsewhere the angle is constant
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_turning_towards_the_goals_heading_is_rewarded_near_the_goal(room, device):
     """0.5 m away, a turn of 30 degrees towards the heading earns pi / 6; 2 m away nothing; entry earns pi - angle."""
     rows = [(x, 3.0, EAST, 3.0, 3.0, NORTH) for x in (3.5, 5.0, 1.9)]

@@ -15,24 +15,13 @@ from batchnav.runtime.kernels.decorators import (
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
 
-@lean_function
-def _lean(a, b, c):
+def _product_and_sum(a, b, c):
     return a * b + c
 
 
-@inline_function
-def _inlined(a, b, c):
-    return a * b + c
-
-
-@device_function
-def _device(a, b, c):
-    return a * b + c
-
-
-@cpu_function
-def _serial(a, b, c):
-    return a * b + c
+_lean, _inlined, _device, _serial = (
+    decorate(_product_and_sum) for decorate in (lean_function, inline_function, device_function, cpu_function)
+)
 
 
 @numba.njit(fastmath={"contract"})
@@ -41,17 +30,19 @@ def _first_caller(a, b, c):
 
 
 @cpu_kernel
-def _kernel(a, b, c, out):
-    for i in numba.prange(len(a)):
-        out[i, 0], out[i, 1], out[i, 2] = _lean(a[i], b[i], c[i]), _inlined(a[i], b[i], c[i]), _device(a[i], b[i], c[i])
-        out[i, 3], out[i, 4] = _serial(a[i], b[i], c[i]), a[i] * b[i] + c[i]
+def _kernel(a, c, out):
+    """Other numbers for each function: LLVM would compute equal sums once, without fusing if one of them forbids it."""
+    for i in numba.prange(a.shape[1]):
+        out[0, i], out[1, i] = _lean(a[0, i], a[0, i], c[0, i]), _inlined(a[1, i], a[1, i], c[1, i])
+        out[2, i], out[3, i] = _device(a[2, i], a[2, i], c[2, i]), _serial(a[3, i], a[3, i], c[3, i])
+        out[4, i] = a[4, i] * a[4, i] + c[4, i]
 
 
 def test_products_are_rounded_before_sums():
     """In `a * a - c`, where c is the square rounded to float32, a fused multiply-add leaves the rounding error."""
-    a = np.random.default_rng(0).uniform(1, 2, 1000).astype(np.float32)
+    a = np.random.default_rng(0).uniform(1, 2, (5, 1000)).astype(np.float32)
     c = -(a * a)
-    assert np.isfinite(_first_caller(a[0], a[0], c[0]))  # compiles the functions under a caller that fuses
-    out = np.full((1000, 5), np.nan, np.float32)
-    _kernel(a, a, c, out)
-    assert (out == 0).all(axis=0).tolist() == [True] * 5
+    assert _first_caller(a[0, 0], a[0, 0], c[0, 0]) == 0.0  # compiles the functions under a caller that fuses
+    out = np.full_like(a, np.nan)
+    _kernel(a, c, out)
+    assert (out == 0).all(axis=1).tolist() == [True] * 5
