@@ -23,10 +23,10 @@ import torch
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cli.ranges import run
 from batchnav.errors import ArgumentError
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.learner import Learner
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.learner import Learner
 from batchnav.report.results import record, row
 from batchnav.runtime.device import resolve_device
 

@@ -17,14 +17,14 @@ from batchnav.data.scenes import load_scenes
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.learner import Learner
 from batchnav.mapping.predictor import OccupancyNet
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import ENCODERS
 from batchnav.policy.memories import MEMORIES
 from batchnav.policy.weights import load_policy, save_policy
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.learner import Learner
 from batchnav.renderers.raycast.renderer import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize

@@ -49,11 +49,11 @@ from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.envs.wrapper import Wrapper
 from batchnav.errors import DivergenceError
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.stats import Timer
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.stats import Timer
 from batchnav.report.results import RESULTS, append_rows, commit, print_table, row, rows_of, save_chart
 from batchnav.runtime.device import make_deterministic
 from batchnav.runtime.distributed.join import join

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from batchnav.config import in_range
+from batchnav.learning.config import PPOConfig
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo.config import PPOConfig
 
 
 @dataclass(frozen=True)

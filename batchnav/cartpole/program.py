@@ -12,8 +12,8 @@ from batchnav.cartpole.config import CartPoleRun
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.score import SOLVED, mean_return
 from batchnav.config import load_config
+from batchnav.learning.learner import Learner
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.ppo.learner import Learner
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.bundled import find_config
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from batchnav.envs.observations import observation_sources, space_of, specs_of
+from batchnav.learning.rollout import Rollout
 from batchnav.navmesh.scratch import search_scratch
 from batchnav.observation import memory_of
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.memory import state_tensors
-from batchnav.ppo.rollout import Rollout
 from batchnav.procedural import make_material_library
 from batchnav.runtime.threads import num_threads
 from batchnav.scene.resident import SceneSize, num_resident_scenes

@@ -14,8 +14,8 @@ from batchnav.envs.config import PRESETS as ENV_PRESETS
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
+from batchnav.learning.config import ImitationConfig, PPOConfig
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo.config import ImitationConfig, PPOConfig
 from batchnav.renamed import SENSORS, current
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.appearance import FROM_FILES, ID_FIELDS

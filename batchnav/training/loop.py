@@ -15,11 +15,11 @@ from batchnav.agents.registry import make_expert
 from batchnav.config import to_dict
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import DivergenceError
+from batchnav.learning.imitation import Imitation
+from batchnav.learning.learner import Learner
+from batchnav.learning.stats import NUM_FINITE, merged
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.weights import load_weights, save_policy
-from batchnav.ppo.imitation import Imitation
-from batchnav.ppo.learner import Learner
-from batchnav.ppo.stats import NUM_FINITE, merged
 from batchnav.runtime.device import make_deterministic, resolve_device
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from batchnav.ppo.rollout import Rollout
+from batchnav.learning.rollout import Rollout
 
 AGENTS = 8
 """Number of environments whose images are shown, in one row."""

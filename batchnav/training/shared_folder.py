@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from batchnav.errors import CheckpointError, few
-from batchnav.ppo.learner import PER_RANK, Learner
+from batchnav.learning.learner import PER_RANK, Learner
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.training.folder import CONFIG_NAME, OTHERS, RunFolder
 

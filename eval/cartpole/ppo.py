@@ -18,9 +18,9 @@ from batchnav.cartpole.torch_env import TorchCartPoleEnv
 from batchnav.config import load_config
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
 from batchnav.envs.adapters.stable_baselines3 import GymnasiumFromSB3
+from batchnav.learning.learner import Learner
+from batchnav.learning.schedule import learning_rate_scale
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.ppo.learner import Learner
-from batchnav.ppo.schedule import learning_rate_scale
 from batchnav.report.results import row
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

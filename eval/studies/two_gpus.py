@@ -34,11 +34,11 @@ import torch
 from batchnav.cli.ranges import run
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import PointNavEnv
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.stats import merged
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.stats import merged
 from batchnav.runtime.device import make_deterministic
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks

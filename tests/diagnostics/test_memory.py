@@ -13,12 +13,12 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.observations import needed_appearance
 from batchnav.envs.stream import SceneStream
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import ENCODERS, SimpleCNN
 from batchnav.policy.memory import state_tensors
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
 from batchnav.procedural import make_material_library
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank

@@ -9,10 +9,10 @@ import torch
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.envs.wrapper import Wrapper
 from batchnav.errors import ArgumentError
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.learner import Learner
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.learner import Learner
 
 N = 4
 

@@ -9,10 +9,10 @@ from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.envs.wrapper import Wrapper
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
 from batchnav.procedural import make_material_library
 from batchnav.scene.material_sampling import PERIOD
 from batchnav.scene.resident import SceneSize

@@ -10,10 +10,10 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.wrapper import Wrapper
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import CameraConfig

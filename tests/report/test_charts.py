@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from batchnav.errors import BatchnavError
-from batchnav.ppo.loss import LossStats, MaskStats
-from batchnav.ppo.stats import Timer, UpdateStats
+from batchnav.learning.loss import LossStats, MaskStats
+from batchnav.learning.stats import Timer, UpdateStats
 from batchnav.report.charts import BOTTOM, COLOURS, LEARNING, LEFT, MAX_POINTS, RIGHT, TOP, Rows, charts, short
 from batchnav.report.metrics import load_metrics, series, smooth
 from batchnav.tasks.goal_state import METRICS

@@ -15,8 +15,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from batchnav.config import to_dict
 from batchnav.errors import ConfigError
+from batchnav.learning.rollout import Rollout
 from batchnav.policy.actions import actions_of
-from batchnav.ppo.rollout import Rollout
 from batchnav.training import progress, start
 from batchnav.training.checkpoints import Checkpoints
 from batchnav.training.folder import RunFolder

@@ -12,10 +12,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
 from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.learner import Learner
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.learner import Learner
 from batchnav.types import VecEnv
 from tests.envs.adapters.counters import counters
 

@@ -11,10 +11,10 @@ import torch
 from batchnav.agents.registry import make_reference_agent
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import PointNavEnv
+from batchnav.learning import Imitation, Learner
+from batchnav.learning.config import ImitationConfig, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Imitation, Learner
-from batchnav.ppo.config import ImitationConfig, PPOConfig
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 

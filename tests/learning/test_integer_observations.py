@@ -7,12 +7,12 @@ from gymnasium import spaces
 from toys import Toy
 
 from batchnav.errors import ArgumentError, ConfigError
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.observations import embed_rows
 from batchnav.policy.weights import load_weights
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
 
 PERMUTATION = torch.tensor([2, 0, 3, 1])
 

@@ -9,12 +9,12 @@ from gymnasium import spaces
 from toys import Bandit
 
 from batchnav.errors import ConfigError
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.loss import POSITIVE_WEIGHT, mask_loss
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.mask_head import PRIOR, MaskHead
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.loss import POSITIVE_WEIGHT, mask_loss
 
 CONFIG = PolicyConfig(
     encoder="simple_cnn", base_width=8, visual_size=16, hidden_size=16, lstm_layers=0, embedding_size=6,

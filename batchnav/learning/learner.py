@@ -17,19 +17,19 @@ from typing import Any
 import torch
 
 from batchnav.errors import CheckpointError, ConfigError
+from batchnav.learning.bucket import Bucket
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.gae import gae
+from batchnav.learning.imitation import Imitation
+from batchnav.learning.loss import LossStats, MaskStats, imitation_loss, mask_loss, ppo_loss
+from batchnav.learning.optimizers import kind_of, make_optimizer
+from batchnav.learning.rollout import Rollout
+from batchnav.learning.schedule import learning_rate
+from batchnav.learning.stats import EpisodeSums, Timer, UpdateStats
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.memory import State, copy_state_, state_tensors
 from batchnav.policy.observations import as_dict
 from batchnav.policy.weights import check_names_and_shapes
-from batchnav.ppo.bucket import Bucket
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.gae import gae
-from batchnav.ppo.imitation import Imitation
-from batchnav.ppo.loss import LossStats, MaskStats, imitation_loss, mask_loss, ppo_loss
-from batchnav.ppo.optimizers import kind_of, make_optimizer
-from batchnav.ppo.rollout import Rollout
-from batchnav.ppo.schedule import learning_rate
-from batchnav.ppo.stats import EpisodeSums, Timer, UpdateStats
 from batchnav.runtime.conversion import check_torch, copied_to_cpu
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import Graphs

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from batchnav.ppo.config import ImitationConfig
+from batchnav.learning.config import ImitationConfig
 
 
 class Imitation(NamedTuple):

@@ -8,11 +8,11 @@ from torch import nn
 from toys import RememberBit
 
 from batchnav.errors import CheckpointError
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
 from batchnav.policy import MEMORIES, ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory, copy_state_, map_state, state_tensors
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
 
 
 class GRUState(NamedTuple):

@@ -7,12 +7,12 @@ import torch
 from toys import Bandit, Point, RememberBit
 
 from batchnav.errors import CheckpointError, ConfigError
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.rollout import Rollout
 from batchnav.policy import ActorCritic
 from batchnav.policy.actions import Categorical
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.rollout import Rollout
 
 MEMORY = PolicyConfig(base_width=4, visual_size=8, hidden_size=32, lstm_layers=1, embedding_size=8)
 PPO = PPOConfig(num_envs=64, rollout_steps=18, epochs=4, optimizer="adamw", learning_rate=1e-2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.lamb import Lamb
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.lamb import Lamb
 
 EPS = 1e-5
 """Adam's and LAMB's epsilon, as in the paper's release."""

@@ -7,10 +7,10 @@ import pytest
 import torch
 from toys import Bandit, RememberBit
 
+from batchnav.learning import Imitation, Learner
+from batchnav.learning.config import ImitationConfig, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Imitation, Learner
-from batchnav.ppo.config import ImitationConfig, PPOConfig
 
 ROUNDING = 1e-4
 SMALL = {"base_width": 4, "visual_size": 8, "hidden_size": 16, "embedding_size": 6}

@@ -5,11 +5,11 @@ import torch
 from toys import RememberBit
 
 from batchnav.errors import CheckpointError
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import state_tensors
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
 
 CONFIG = PolicyConfig(
     memory="transformer", hidden_size=16, lstm_layers=2, attention_heads=2, attention_window=8, embedding_size=6

@@ -9,11 +9,11 @@ from ranks import free_port, results_of, variables
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.errors import ArgumentError, ConfigError, DeviceError
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
+from batchnav.learning.stats import NUM_FINITE, merged
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
-from batchnav.ppo.stats import NUM_FINITE, merged
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import WARM_UPS

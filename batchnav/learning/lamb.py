@@ -11,7 +11,7 @@ import torch
 from batchnav.policy.triton_support import has_triton
 
 if TYPE_CHECKING:
-    from batchnav.ppo.lamb_triton import Kernels
+    from batchnav.learning.lamb_triton import Kernels
 
 MAX_PARAMETER_NORM = 10.0
 """Upper bound of phi, the parameter norm in the trust ratio."""
@@ -105,7 +105,7 @@ class Lamb(torch.optim.Optimizer):
 
     def _step_fused(self, parameters, gradients, m, v, unbias: torch.Tensor) -> None:
         """`step` from the moments on, with `lamb_triton`; unbias f32 [2]: the bias corrections of m and v."""
-        from batchnav.ppo.lamb_triton import Kernels  # imported here, since only torch for CUDA includes Triton
+        from batchnav.learning.lamb_triton import Kernels  # imported here, since only torch for CUDA includes Triton
 
         group = self.param_groups[0]
         if self._kernels is None or not self._kernels.match(parameters, m, v):

@@ -9,10 +9,10 @@ from toys import Bandit, Point
 from batchnav.agents.registry import make_expert, make_reference_agent
 from batchnav.config import from_dict
 from batchnav.errors import ConfigError
+from batchnav.learning import Imitation, Learner, imitation_loss
+from batchnav.learning.config import ImitationConfig, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.ppo import Imitation, Learner, imitation_loss
-from batchnav.ppo.config import ImitationConfig, PPOConfig
 from batchnav.sim.bodies import STOP
 from batchnav.training.config import TrainingConfig
 from batchnav.training.loop import make_learner

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.ppo import gae, ppo_loss
+from batchnav.learning import gae, ppo_loss
 
 EXACT = 1e-6  # a handful of float32 operations on numbers near 1
 

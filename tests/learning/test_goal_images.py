@@ -6,11 +6,11 @@ import torch
 from gymnasium import spaces
 from toys import Toy
 
+from batchnav.learning import Learner
+from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.film import FiLMEncoder
-from batchnav.ppo import Learner
-from batchnav.ppo.config import PPOConfig
 
 SIDE, STEPS = 16, 4
 FUSIONS = pytest.mark.parametrize("film", [(), ("imagegoal",)], ids=["early", "film"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from batchnav.ppo.loss import LossStats, MaskStats
+from batchnav.learning.loss import LossStats, MaskStats
 
 NUM_FINITE = "num_finite"
 """Key of `UpdateStats.num_finite` in the result of `read`."""
