@@ -7,7 +7,6 @@ range is a ConfigError that names the key.
     env: {preset: challenge_2020}   # named settings of a part, where the part has presets
 
 Keys of this file override those of the base and of the preset; mappings are merged at every level, lists are replaced.
-Keys of the previous version are accepted with a FutureWarning (`batchnav.renamed_keys`).
 
 Each package declares its own dataclasses; `batchnav.training.config` combines them for a training run.
 """
@@ -26,18 +25,17 @@ from typing import Any, Literal, TypeVar
 import yaml
 
 from batchnav.errors import ConfigError, shortened
-from batchnav.renamed_keys import ABSORBS, FORMERLY, KINDS, current_keys, warn_of_renamed
 from batchnav.runtime.files.reading import read_regular
 
 T = TypeVar("T")
 
-__all__ = [
-    "ABSORBS", "BASE", "FORMERLY", "KINDS", "PRESETS", "from_dict", "in_range", "load_config", "shortened", "to_dict",
-    "validate",
-]  # fmt: skip
+__all__ = ["BASE", "KINDS", "PRESETS", "from_dict", "in_range", "load_config", "shortened", "to_dict", "validate"]
 
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 2**20, 32, 100_000
 """Limits of a configuration file: bytes, nesting levels, and values after alias expansion."""
+KINDS = "kinds"
+"""Metadata key of a dataclass field whose settings are one of several kinds: a function without arguments that returns
+the dataclasses by name. A file selects one with `name`: `task: {name: pointnav, max_steps: 200}`."""
 PRESETS = "presets"
 """Metadata key of a dataclass field: a function without arguments that returns named values of the field. A file
 selects one with `preset`: `env: {preset: challenge_2020, camera: {height: 64}}`."""
@@ -45,42 +43,36 @@ BASE = "base"
 """Top-level key that names the configuration to inherit from."""
 
 
-def load_config(path: str | Path, kind: type[T], warn: bool = True) -> T:
+def load_config(path: str | Path, kind: type[T]) -> T:
     """Read a YAML file as the dataclass `kind`.
 
     Args:
         path: the file.
         kind: dataclass to build.
-        warn: whether keys of the previous version raise a FutureWarning; False for files that a program wrote.
 
     Raises:
         ConfigError: names the file, the key, and the expected value.
     """
     path = Path(path)
-    values = _inherited(path, kind, (), warn)
+    values = _inherited(path, ())
     try:
         return _build(kind, values, "")
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def from_dict(kind: type[T], data: Any, where: str = "", warn: bool = True) -> T:
+def from_dict(kind: type[T], data: Any, where: str = "") -> T:
     """Build the dataclass `kind` from nested dicts, strictly, and validate it.
 
     Args:
         kind: dataclass to build.
         data: nested dicts, for example of a YAML file.
         where: dotted path of `data` in its file, for error messages.
-        warn: whether keys of the previous version raise a FutureWarning.
 
     Raises:
         ConfigError: an unknown key, a wrong type, or a value out of range.
     """
-    renamed: dict[str, str] = {}
-    values = current_keys(kind, data, where, renamed)
-    if warn:
-        warn_of_renamed(renamed, where)
-    return _build(kind, values, where)
+    return _build(kind, data, where)
 
 
 def read_yaml(path: Path) -> Any:
@@ -95,8 +87,8 @@ def read_yaml(path: Path) -> Any:
         raise ConfigError(f"{path}: is not YAML ({' '.join(str(error).split())[:200]})") from error
 
 
-def _inherited(path: Path, kind: type, chain: tuple[Path, ...], warn: bool) -> Any:
-    """The values of a file merged over those of its bases, with current keys.
+def _inherited(path: Path, chain: tuple[Path, ...]) -> Any:
+    """The values of a file merged over those of its bases.
 
     `chain`: the files whose `base` led to this file, outermost first.
     """
@@ -104,15 +96,11 @@ def _inherited(path: Path, kind: type, chain: tuple[Path, ...], warn: bool) -> A
     values = {} if values is None else values
     chain = (*chain, path.resolve())
     base = values.pop(BASE, None) if isinstance(values, dict) else None
-    renamed: dict[str, str] = {}
     try:
-        values = current_keys(kind, values, "", renamed)
         inherited = None if base is None else _find_base(base, path, chain)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    if warn:
-        warn_of_renamed(renamed, str(path))
-    return values if inherited is None else merged(_inherited(inherited, kind, chain, warn), values)
+    return values if inherited is None else merged(_inherited(inherited, chain), values)
 
 
 def _find_base(name: Any, path: Path, chain: tuple[Path, ...]) -> Path:

@@ -47,8 +47,6 @@ class Requirements(NamedTuple):
     """Fields of `scene.appearance.Appearance` that it reads."""
     max_depth: float = 0.0
     """Depth, metres, from which on a renderer may return holes instead of surfaces."""
-    pose: bool = False
-    """True where it reads the bodies' pose and their start pose."""
     map: bool = False
     """True where it reads the agents' own map, which accumulates over an episode."""
     goal: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Reference pages that are generated from the code when the site is built: command line, configuration, old names."""
+"""Reference pages that are generated from the code when the site is built: command line and configuration."""
 
 from __future__ import annotations
 
@@ -13,29 +13,20 @@ from typing import Any, Literal, NamedTuple
 
 import tyro
 
-from batchnav import renamed
 from batchnav.cartpole.config import CartPoleRun
-from batchnav.cli import COMMANDS, anticipation, cartpole, data, doctor, evaluate, export, navmesh, view
-from batchnav.cli.bench import BENCHMARKS, bench_options, describe
+from batchnav.cli import COMMANDS, anticipation, bench, cartpole, data, doctor, evaluate, export, navmesh, view
+from batchnav.cli.bench import bench_options, describe
 from batchnav.cli.options import AnticipationOptions, CartPoleOptions
 from batchnav.cli.train import ALL_OPTIONS, configurations
 from batchnav.config import KINDS, to_dict
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.procedural.families import FAMILIES
-from batchnav.renamed_keys import REMOVED, former_keys
 from batchnav.runtime.console.command_line import option_texts
 from batchnav.training import options as train
 from batchnav.training.config import TrainingConfig
 
 TYPES = {int: "integer", float: "number", str: "text", Path: "path", bool: "true, false"}
 """Names of plain types."""
-PYTHON = {
-    "NavEnv(swatches=)": "NavEnv(material_library=)", "SceneStream(slots=)": "SceneStream(resident_scenes=)",
-    "procedural.make_swatches": "procedural.make_material_library", "procedural.tear": "procedural.degrade",
-    "procedural.with_pictures": "procedural.restore_textures",
-    "procedural.without_pictures": "procedural.replace_textures",
-}  # fmt: skip
-"""Current names of arguments and functions by former name."""
 
 
 class Program(NamedTuple):
@@ -60,7 +51,7 @@ def programs() -> list[Program]:
         Program("train cartpole", CartPoleOptions, cartpole.__doc__ or ""),
         Program("evaluate", evaluate.Options, evaluate.__doc__ or ""),
         Program("view", view.Options, view.__doc__ or ""),
-        *(Program(f"bench {name}", bench_options(name), describe(name)) for name in BENCHMARKS),
+        *(Program(f"bench {name}", bench_options(name), describe(name)) for name in bench.SUBCOMMANDS),
         *(Program(f"data {name}", function, _summary(function)) for name, function in data.SUBCOMMANDS.items()),
         *(Program(f"navmesh {name}", function, _summary(function)) for name, function in navmesh.SUBCOMMANDS.items()),
         Program("export", export.Options, export.__doc__ or ""),
@@ -199,50 +190,6 @@ def _family_row(family: Any) -> tuple[str, ...]:
     return f"`{family.name}`", family.title, seeds, ", ".join(f"`{name}`" for name in family.episode_files)
 
 
-def migration() -> str:
-    """The page of names of version 0.0 and their successors."""
-    options = [
-        (f"`{name} {old}`", f"`{name} {new}`")
-        for name, module in (("evaluate", evaluate), ("view", view))
-        for old, new in module.RENAMED.items()
-    ]
-    options += [(f"`data {old}`", f"`data {new}`") for old, new in data.FORMER.items()]
-    parts = [
-        "# Migration",
-        "*For users of version 0.0. Reference page, generated from the code.*",
-        "Version 0.1 accepts the old names of this page in Python, in configurations and on the command line, with a "
-        "FutureWarning that states the current name. Version 0.2 will not. Policies, run folders and episode files of "
-        "version 0.0 load without a warning.",
-        "## Configuration keys",
-        "On the command line `--OLD.KEY` stands for `--CURRENT.KEY` in the same way.",
-        table(("old key", "current key"), sorted(_former_keys(TrainingConfig, ""))),
-        "## Commands and options",
-        table(("old", "current"), options),
-    ]
-    parts += ["## Python", table(("old", "current"), [(f"`{old}`", f"`{new}`") for old, new in PYTHON.items()])]
-    for title, names in (
-        ("Sensors and observations", renamed.SENSORS),
-        ("Reference agents", renamed.AGENTS),
-        ("Bundled configurations", renamed.CONFIGS),
-        ("Bundled policies", renamed.POLICIES),
-    ):
-        rows = [(f"`{old}`", f"`{new}`") for old, new in names.items()]
-        parts += [f"## {title}", table(("old name", "current name"), rows)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _former_keys(kind: type, path: str) -> Iterable[tuple[str, str]]:
-    """Former keys of a configuration and its parts, each with its current path or the fate of a removed key."""
-    for old, place in former_keys(kind).items():
-        yield f"`{path}{old}`", f"`{path}{'.'.join(place.path)}`"
-    for old, value in getattr(kind, REMOVED, {}).items():
-        yield f"`{path}{old}`", f"removed; always {value}"
-    hints = typing.get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        if dataclasses.is_dataclass(hints[field.name]) and KINDS not in field.metadata:
-            yield from _former_keys(hints[field.name], f"{path}{field.name}.")
-
-
 def type_text(hint: Any) -> str:
     """A type in words: "integer", "list of numbers", or the values that are allowed."""
     arguments = typing.get_args(hint)
@@ -301,6 +248,5 @@ def _paragraphs(docstring: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": command_line,
     "reference/configuration.md": configuration,
-    "reference/migration.md": migration,
 }
 """Functions that generate pages, by the page's path in the site."""

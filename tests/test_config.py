@@ -1,21 +1,16 @@
-"""Configuration files: accepted values, bases, presets, former keys, and errors that name the key."""
+"""Configuration files: accepted values, bases, presets, and errors that name the key."""
 
 import dataclasses
 import itertools
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
-from batchnav import renamed
 from batchnav.cartpole.config import CartPoleRun
 from batchnav.config import from_dict, load_config, to_dict, validate
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ConfigError
-from batchnav.renamed_keys import current_options
-from batchnav.runtime.files.bundled import find_config
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBConfig
 from batchnav.tasks.flee import FleeConfig
@@ -36,9 +31,8 @@ def bomb(kind, letters="abcdefghij"):
 
 
 @pytest.mark.parametrize("path", sorted([*CONFIGS.glob("*.yaml"), *STUDIES.glob("*.yaml")]), ids=lambda p: p.name)
-def test_every_configuration_in_the_checkout_is_valid(path, recwarn):
+def test_every_configuration_in_the_checkout_is_valid(path):
     load_config(path, CartPoleRun if path.name.startswith("cartpole") else TrainingConfig)
-    assert not recwarn.list  # no key of the previous version
 
 
 def test_at_most_twelve_bundled_configurations():
@@ -196,53 +190,3 @@ def test_preset_sets_defaults_of_the_environment():
     assert run.env.body == PRESETS["challenge_2021"].body
     with pytest.raises(ConfigError, match=r"env\.preset: found 'x', expected one of habitat_pointnav_v1"):
         from_dict(TrainingConfig, {"env": {"preset": "x"}})
-
-
-def test_old_keys_are_read_with_a_warning(tmp_path):
-    old = {
-        "camera": {"height": 24}, "sensors": ["rgb"], "task": {"name": "flee"},
-        "scenes": {"files": ["a.glb"], "slots": 2, "redraw_finishes": True}, "kickstart": {"coef": 0.5},
-    }  # fmt: skip
-    new = {
-        "env": {"camera": {"height": 24}, "sensors": ["rgb"], "task": {"name": "flee"}},
-        "scenes": {"sources": ["a.glb"], "resident_scenes": 2, "randomize_materials": True},
-        "imitation": {"coef": 0.5},
-    }  # fmt: skip
-    with pytest.warns(FutureWarning, match=r"camera is now env\.camera.*scenes\.files is now scenes\.sources"):
-        run = from_dict(TrainingConfig, old)
-    assert run == from_dict(TrainingConfig, new)
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(old))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a file written by a program
-        assert load_config(path, TrainingConfig, warn=False) == run
-    with pytest.raises(ConfigError, match=r"camera: found with its current key env\.camera, expected one of the two"):
-        from_dict(TrainingConfig, {"camera": {}, "env": {"camera": {}}})
-
-
-def test_old_sensor_names_are_read_in_settings_of_the_policy():
-    with pytest.warns(FutureWarning, match="'plan' is now called 'waypoint'"):
-        run = from_dict(TrainingConfig, {"policy": {"polar": ["pointgoal", "plan"], "normalized": ["map"]}})
-    assert run.policy.polar == ("pointgoal", "waypoint") and run.policy.normalized == ("ego_map",)
-
-
-def test_old_options_are_rewritten_with_a_warning():
-    old = ["--camera.height", "24", "--scenes.no-redraw_finishes", "--scenes.files=a.glb", "--kickstart.coef", "0.5"]
-    new = ["--env.camera.height", "24", "--scenes.no-randomize-materials", "--scenes.sources=a.glb"]
-    with pytest.warns(FutureWarning, match="--camera.height is now --env.camera.height"):
-        assert current_options(TrainingConfig, old) == [*new, "--imitation.coef", "0.5"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert current_options(TrainingConfig, new) == new
-        assert current_options(TrainingConfig, ["--out", "-1", "--seed", "3", "--help"]) == [
-            "--out", "-1", "--seed", "3", "--help",
-        ]  # fmt: skip
-
-
-@pytest.mark.parametrize("old", sorted(renamed.CONFIGS))
-def test_configurations_are_found_by_their_old_names_with_a_warning(old):
-    with pytest.warns(FutureWarning, match=f"'{old}' is now called '{renamed.CONFIGS[old]}'"):
-        path = find_config(old)
-    assert path.stem == renamed.CONFIGS[old]
-    with pytest.warns(FutureWarning):
-        assert find_config(f"configs/{old}.yaml") == path

@@ -1,4 +1,4 @@
-"""The generated reference pages have every option of every command, every configuration key and every old name."""
+"""The generated reference pages have every option of every command and every configuration key."""
 
 import dataclasses
 import re
@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 import batchnav
-from batchnav import renamed
-from batchnav.cli import COMMANDS, data, navmesh
-from batchnav.cli.bench import BENCHMARKS
+from batchnav.cli import COMMANDS, bench, data, navmesh
 from batchnav.cli.train import ALL_OPTIONS, COMMON
 from batchnav.envs.config import PRESETS
 from batchnav.procedural.families import FAMILIES
@@ -24,7 +22,7 @@ import reference_pages  # of the folder docs, as the site's hook imports it
 OPTION = re.compile(r"(--[a-z][\w.-]*)")
 SUBCOMMANDS = [
     "train", "train anticipation", "train cartpole", "evaluate", "view", "export", "doctor",
-    *(f"bench {name}" for name in BENCHMARKS), *(f"data {name}" for name in data.SUBCOMMANDS),
+    *(f"bench {name}" for name in bench.SUBCOMMANDS), *(f"data {name}" for name in data.SUBCOMMANDS),
     *(f"navmesh {name}" for name in navmesh.SUBCOMMANDS),
 ]  # fmt: skip
 
@@ -97,15 +95,6 @@ def test_every_option_of_train_is_a_key_on_the_page(run, capsys, pages):
     assert own < named
     page = pages["reference/configuration.md"]
     assert all(f"| `{key}` |" in page for key in named - own)
-
-
-def test_every_old_name_is_on_the_page_of_migration(pages):
-    page = pages["reference/migration.md"]
-    for names in (renamed.SENSORS, renamed.AGENTS, renamed.CONFIGS, renamed.POLICIES):
-        assert all(f"| `{old}` | `{new}` |" in page for old, new in names.items())
-    for old, new in (("kickstart", "imitation"), ("scenes.slots", "scenes.resident_scenes"), ("camera", "env.camera")):
-        assert f"| `{old}` | `{new}` |" in page
-    assert "| `evaluate --recordings` | `evaluate --report-episodes` |" in page
 
 
 def test_every_public_name_is_on_a_page():

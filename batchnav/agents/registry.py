@@ -20,7 +20,6 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.observations import WAYPOINT
-from batchnav.renamed import AGENTS, current
 from batchnav.tasks import TASKS
 
 EXPERT_STOP_RATIO = 0.985
@@ -79,14 +78,8 @@ EXPERTS = tuple(name for name, agent in REFERENCE_AGENTS.items() if agent.is_exp
 """Names of the reference agents that a policy can imitate."""
 
 
-def agent_name(name: str) -> str:
-    """The current name of an agent; a name of version 0.0 gives a FutureWarning. Other names pass unchanged."""
-    return current("agent", name, AGENTS)
-
-
 def reference_agent(name: str) -> ReferenceAgent:
-    """The entry of `REFERENCE_AGENTS`, also by a name of version 0.0. ArgumentError for an unknown name."""
-    name = agent_name(name)
+    """The entry of `REFERENCE_AGENTS`. ArgumentError for an unknown name."""
     if name not in REFERENCE_AGENTS:
         raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(REFERENCE_AGENTS)}")
     return REFERENCE_AGENTS[name]
@@ -131,7 +124,7 @@ def check_expert(name: str, config: NavConfig, key: str = "expert") -> None:
         config: the training environment.
         key: the configuration's field that names the expert, for the message.
     """
-    name, found = agent_name(name), f"{key}: found {name!r}"
+    found = f"{key}: found {name!r}"
     if name not in EXPERTS:
         raise ConfigError(f"{found}, expected one of {', '.join(EXPERTS)}, or '' for none")
     if name not in TASKS[config.task_name].reference_agents:
@@ -148,7 +141,7 @@ def check_expert(name: str, config: NavConfig, key: str = "expert") -> None:
 
 def _make(name: str, env: NavEnv, radius: float) -> Agent:
     """A reference agent that stops within `radius` metres, with velocity commands where the body takes them."""
-    name, task = agent_name(name), env.config.task_name
+    task = env.config.task_name
     entry, known = reference_agent(name), TASKS[task].reference_agents
     if name not in known:
         raise ArgumentError(f"agent: found {name!r} with the task {task}, expected one of {', '.join(known)}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from batchnav.renamed_keys import FORMERLY
 
 SCENE = "house:121980"
 """Default scene: `procedural.BENCHMARK_HOUSE`."""
@@ -132,7 +130,7 @@ class TrainOptions:
     """Numbers of environments, each measured separately."""
     houses: int = 64
     """Number of procedural houses, from seed 0."""
-    resident_scenes: int = field(default=0, metadata={FORMERLY: {"slots": None}})
+    resident_scenes: int = 0
     """Houses in device memory at a time; 0: all of them."""
     rollout_steps: int = 32
     """Number of steps of each environment in a rollout."""

@@ -28,6 +28,8 @@ class Command(NamedTuple):
 
 WHOLE_FILES = "no file was left incomplete"
 """Message after Ctrl-C in commands that write several files."""
+SUBCOMMAND = "SUBCOMMAND"
+"""Place in a synopsis of the names in `SUBCOMMANDS` of the command's module."""
 COMMANDS = {
     "train": Command(
         "[cartpole|anticipation] [--config NAME] [--out FOLDER] [--gpus N] ...",
@@ -40,15 +42,13 @@ COMMANDS = {
         "no results were written",
     ),
     "view": Command("[SCENE ...] [--agents NAME ...] [--episodes FILE]", "show a scene and its agents in the browser"),
-    "bench": Command("{render,sim,train,navmesh,load} ...", "measure frames and steps per second on this machine"),
+    "bench": Command(f"{SUBCOMMAND} ...", "measure frames and steps per second on this machine"),
     "data": Command(
-        "{list,download,import,export,prepare,episodes,validate} ...",
+        f"{SUBCOMMAND} ...",
         "manage datasets, scans and episode files",
         WHOLE_FILES,
     ),
-    "navmesh": Command(
-        "{bake,info,view,map} ...", "bake, describe and plot navigation meshes; write ROS maps", WHOLE_FILES
-    ),
+    "navmesh": Command(f"{SUBCOMMAND} ...", "bake, describe and plot navigation meshes; write ROS maps", WHOLE_FILES),
     "export": Command(
         "POLICY --out FILE.onnx ...", "write a policy for a robot: ONNX file and its description", "no file was written"
     ),
@@ -157,7 +157,7 @@ def _is_read(descriptor: int) -> bool:
 def usage() -> str:
     """The usage text: all commands with a description."""
     lines = [
-        f"  batchnav {name} {command.arguments}".rstrip() + f"\n      {command.about}"
+        f"  batchnav {name} {_synopsis(name, command)}".rstrip() + f"\n      {command.about}"
         for name, command in COMMANDS.items()
     ]
     return "\n".join(
@@ -169,3 +169,11 @@ def usage() -> str:
             "options of a command: batchnav train --help, batchnav data list --help",
         ]
     )
+
+
+def _synopsis(name: str, command: Command) -> str:
+    """Synopsis of a command's arguments, with the names of its subcommands."""
+    if SUBCOMMAND not in command.arguments:
+        return command.arguments
+    names = importlib.import_module(f"batchnav.cli.{name}").SUBCOMMANDS
+    return command.arguments.replace(SUBCOMMAND, f"{{{','.join(names)}}}")

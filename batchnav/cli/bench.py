@@ -12,11 +12,10 @@ from pathlib import Path
 from batchnav.bench import options
 from batchnav.cli.console import show
 from batchnav.cli.ranges import check_options
-from batchnav.renamed_keys import current_options
 from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.console.command_line import parse_options
 
-BENCHMARKS = {
+SUBCOMMANDS = {
     "render": "renderers, frames per second",
     "sim": "simulator, steps per second",
     "env": "NavEnv.step, frames per second",
@@ -36,13 +35,12 @@ NEXT = {
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav bench NAME`."""
     name, *rest = arguments or [""]
-    if name not in BENCHMARKS:
-        lines = (f"  batchnav bench {known} ...\n      {about}" for known, about in BENCHMARKS.items())
+    if name not in SUBCOMMANDS:
+        lines = (f"  batchnav bench {known} ...\n      {about}" for known, about in SUBCOMMANDS.items())
         print("\n".join(["usage:", *lines, "", "options of a benchmark: batchnav bench sim --help"]))
         sys.exit(0 if name in ("-h", "--help") else 2)
     kind = bench_options(name)
-    arguments = current_options(kind, rest)
-    found = parse_options(kind, f"batchnav bench {name}", arguments, describe(name))
+    found = parse_options(kind, f"batchnav bench {name}", rest, describe(name))
     check_options(found)
     importlib.import_module(f"batchnav.bench.{name}").main(found)  # imports PyTorch, which `--help` does not need
     if name in NEXT and os.environ.get("RANK", "0") == "0" and not getattr(found, "json", False):

@@ -16,7 +16,6 @@ from batchnav.cli.make_episodes import make_episodes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.folders import SCENES_DIR
 from batchnav.errors import ArgumentError
-from batchnav.renamed import warn_renamed
 from batchnav.runtime.console.announce import next_command, number_of
 from batchnav.runtime.console.command_line import call_subcommand
 from batchnav.runtime.files.atomic import check_target, check_writable
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from batchnav.data.prepared.prepare import Outcome
     from batchnav.data.sources.scene_source import SceneSource
 
-FORMER = {"episodes": "make-episodes"}
-"""Current names of subcommands by former name."""
 DATA = Path("data")
 """Default of Habitat's data folder, relative to the current folder."""
 
@@ -281,7 +278,4 @@ SUBCOMMANDS: dict[str, Callable[..., Any]] = {
 
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav data SUBCOMMAND`."""
-    if arguments[:1] and arguments[0] in FORMER:
-        warn_renamed(f"data {arguments[0]} is now data {FORMER[arguments[0]]}")
-        arguments = [FORMER[arguments[0]], *arguments[1:]]
     call_subcommand(SUBCOMMANDS, "batchnav data", with_axes(arguments))

@@ -16,17 +16,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from batchnav.cli.console import AGENT, with_current_names
 from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.errors import ArgumentError
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.console.command_line import parse_options
-
-RENAMED = {
-    "--recordings": "--report-episodes", "--record": "--append-results", "--no-record": "--no-append-results",
-    "--checkpoint": AGENT, "--agent": AGENT,
-}  # fmt: skip
-"""Current names of options by former name."""
 
 
 def main(options: Options) -> None:
@@ -47,8 +40,8 @@ def main(options: Options) -> None:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """The options of a command line. Options of the previous version are accepted with a FutureWarning."""
-    return parse_options(Options, "batchnav evaluate", with_current_names(arguments, RENAMED), __doc__)
+    """The options of a command line."""
+    return parse_options(Options, "batchnav evaluate", arguments, __doc__)
 
 
 def command(arguments: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from batchnav.agents.registry import REFERENCE_AGENTS, agent_name
+from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.cli.console import show
 from batchnav.cli.interrupts import interrupted_with
 from batchnav.cli.options import EvaluateOptions as Options
@@ -177,8 +177,8 @@ def default_folder(options: Options, task: str = DEFAULT_TASK) -> Path:
     played_as = played if task == DEFAULT_TASK else f"{task}_{played}"
     if len(words) > 1:
         return Path("runs") / f"compared_{played_as}"
-    if agent_name(words[0]) in REFERENCE_AGENTS:
-        return Path("runs") / agent_name(words[0]) / f"eval_{played_as}"
+    if words[0] in REFERENCE_AGENTS:
+        return Path("runs") / words[0] / f"eval_{played_as}"
     policy = find_policy(words[0])
     return (Path("runs") / policy_name(policy) if bundled_name(policy) else policy.parent) / f"eval_{played}"
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from batchnav.cli.console import show, with_current_names
+from batchnav.cli.console import show
 from batchnav.cli.interrupts import STATUS
 from batchnav.data.folders import SCENES_DIR
 from batchnav.runtime.console.announce import next_command
@@ -28,9 +28,6 @@ from batchnav.runtime.console.command_line import parse_options
 
 if TYPE_CHECKING:
     from batchnav.view.viewer.session import Session
-
-RENAMED = {"--policy": "--agents"}
-"""Current names of options by former name."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +99,8 @@ def next_step(options: Options) -> str:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """The options of a command line. Options of the previous version are accepted with a FutureWarning."""
-    return parse_options(Options, "batchnav view", with_current_names(arguments, RENAMED), __doc__)
+    """The options of a command line."""
+    return parse_options(Options, "batchnav view", arguments, __doc__)
 
 
 def session_of(options: Options) -> Session:

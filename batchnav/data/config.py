@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from batchnav.config import FORMERLY, in_range
+from batchnav.config import in_range
 from batchnav.errors import ConfigError
 from batchnav.procedural import FAMILIES
 
@@ -18,17 +18,17 @@ class ScenesConfig:
     first_house: int = 0
     """Seed of the first procedural house; the others have the next seeds. All must be training seeds (0 to 99,999);
     name other houses in `sources`, for example "house:100003"."""
-    sources: tuple[str, ...] = field(default=(), metadata={FORMERLY: {"files": None}})
+    sources: tuple[str, ...] = ()
     """Further scenes: mesh files (with a `.navmesh` of the same name, else one is baked), folders of prepared scenes,
     scene ids, and ranges of them, for example "hall:0-255" (`data.scene_ref.scene_ids`)."""
     episodes: str = ""
     """Episode file (`.json.gz`) to train on, in shuffled order; its scenes replace all others."""
-    resident_scenes: int = field(default=0, metadata={FORMERLY: {"slots": None}})
+    resident_scenes: int = 0
     """Number of scenes in device memory at a time; further scenes are streamed in. 0: all scenes stay in memory."""
     gigabytes: float = 0.0
     """Device memory for scenes, in units of 1e9 bytes. If all scenes together need more, they are streamed, with as
     many resident as fit. 0: no limit."""
-    randomize_materials: bool = field(default=False, metadata={FORMERLY: {"redraw_finishes": None}})
+    randomize_materials: bool = False
     """Resample colours and textures of procedural houses during training, each house every 16 rollouts, so that agents
     that see colour do not recognise houses by them. Scenes from files and evaluation scenes do not change."""
     largest_texture: int = 4096

@@ -14,7 +14,6 @@ from batchnav.envs.objectnav_presets import INSTANCE_IMAGENAV, OBJECTNAV
 from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.observations import MAP_SPECS, WAYPOINT
-from batchnav.renamed import SENSORS, current
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.rgb import RGBConfig
@@ -56,12 +55,6 @@ class NavConfig:
     """Settings of the sensors "ego_map" and "waypoint"."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """Configuration of a task of `batchnav.tasks.TASKS`. Files name the task: `{name: pointnav}`."""
-
-    def __post_init__(self):
-        # Former names warn here. Values of another type are refused by `validate`.
-        if isinstance(self.sensors, (tuple, list)) and all(isinstance(name, str) for name in self.sensors):
-            names = tuple(current("sensor", name, SENSORS) for name in self.sensors)
-            object.__setattr__(self, "sensors", names)
 
     def validate(self) -> None:
         """ConfigError for parts that contradict each other. Each part validates itself."""
@@ -195,20 +188,11 @@ def config_of(info: Mapping[str, Any]) -> NavConfig:
 
 
 def trained_config(info: Mapping[str, Any]) -> NavConfig:
-    """Configuration of a policy's training, from the `info` of its file.
+    """Configuration of a policy's training, from the `info` of its file; the defaults where it holds none.
 
-    `info` holds the configuration in parts ("env") or all fields at one level ("task", older files); without either:
-    the defaults. ConfigError for invalid content.
+    ConfigError for invalid content.
     """
-    if "env" in info:
-        env = info["env"]
-        if isinstance(env, Mapping) and isinstance(env.get("sensors"), (list, tuple)):
-            env = {**env, "sensors": [_current_sensor(name) for name in env["sensors"]]}
-        return from_dict(NavConfig, env)
-    flat = info.get("task", {})
-    if not isinstance(flat, Mapping):
-        raise ConfigError(f"task: found {type(flat).__name__}, expected a mapping")
-    return with_options(NavConfig(), flat)
+    return from_dict(NavConfig, info.get("env", {}))
 
 
 def warn_other_cameras(name: str, info: Mapping[str, Any], config: NavConfig) -> None:
@@ -228,8 +212,3 @@ def warn_other_cameras(name: str, info: Mapping[str, Any], config: NavConfig) ->
     ]
     if found:
         log.warning("%s: found %s; results may be worse than with the camera of training", name, "; ".join(found))
-
-
-def _current_sensor(name: Any) -> Any:
-    """Current name of a sensor in a saved file. No warning, since the user did not write the file."""
-    return current("sensor", name, SENSORS, warn=False) if isinstance(name, str) else name

@@ -20,7 +20,7 @@ from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.observations import observation_sources, space_of
 from batchnav.envs.options import EnvOptions
 from batchnav.envs.replay import StepReplay, is_replayable
-from batchnav.envs.state import add_quadrants, check_tensors, with_current_names
+from batchnav.envs.state import check_tensors
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.mapper import Mapper
@@ -32,7 +32,6 @@ from batchnav.runtime.checks import (
     check_open,
     check_seed,
     common_seed,
-    current_argument,
     refuse_copies,
 )
 from batchnav.runtime.conversion import as_actions, as_mask, copied_to_cpu, to_output
@@ -96,8 +95,6 @@ class NavEnv(gym.vector.VectorEnv):
         episodes: EpisodeTable | Sequence[Episode] | GoalDataset | None = None,
         **options: Any,
     ):
-        former, library = options.pop("swatches", None), options.get("material_library")
-        options["material_library"] = current_argument("swatches", former, "material_library", library)
         own, options = EnvOptions.split(options)
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
         seed = secrets.randbits(63) if seed is None else check_seed(seed)
@@ -338,8 +335,7 @@ class NavEnv(gym.vector.VectorEnv):
         """
         check_open(self)
         live = self._state()
-        state = with_current_names(state)
-        add_quadrants(state)
+        state = dict(state)
         state.setdefault("num_randomizations", torch.zeros_like(self._num_randomizations))  # missing without a library
         check_tensors(state, live, self._ranges())
         if self.stream is not None:

@@ -8,32 +8,6 @@ from collections.abc import Mapping
 import torch
 
 from batchnav.errors import CheckpointError
-from batchnav.mapping.state import CELLS_PER_WORD, INTERPOLATED, MAX_OCCUPIED
-
-RENAMED = {
-    "redraws": "num_randomizations", "known_episode": "map_episode", "known_expected": "map_expected_cost",
-    "known_way": "map_path", "known_left": "map_cost_to_go", "known_length": "map_path_length",
-    "known_frame": "map_origin_and_resolution", "known_stands": "map_occupancy", "known_ground": "map_explored",
-    "known_pose": "map_pose", "known_around": "map_remaining_scan", "known_collisions": "map_collisions",
-    "known_guessed": "map_predicted_at", "known_news": "map_dirty", "known_anticipated": "map_predicted_cost",
-}  # fmt: skip
-"""Current names of a state's tensors by their names in older files."""
-
-
-def with_current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """A state with the current names of its tensors."""
-    return {RENAMED.get(name, name): value for name, value in state.items()}
-
-
-def add_quadrants(state: dict[str, torch.Tensor]) -> None:
-    """Give the maps of an older state, which has no quadrants, the current codes: all obstacles there are detected."""
-    occupancy = state.get("map_occupancy")
-    if isinstance(occupancy, torch.Tensor) and occupancy.ndim == 2 and "map_quadrants" not in state:
-        words = len(occupancy), occupancy.shape[1] // CELLS_PER_WORD
-        state["map_quadrants"] = torch.zeros(words, dtype=torch.int32, device=occupancy.device)
-        state["map_occupancy"] = torch.where(
-            occupancy >= INTERPOLATED, (occupancy + 1).clamp(max=int(MAX_OCCUPIED)), occupancy
-        )
 
 
 def check_tensors(

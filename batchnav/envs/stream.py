@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.runtime.checks import check_int, current_argument
+from batchnav.runtime.checks import check_int
 from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.scene import Scene
@@ -38,7 +38,6 @@ class SceneStream:
         capacity: size of a slot, large enough for each scene (`SceneSize.largest`).
         resident_scenes: number of slots, at least 2; one in eight of them, rounded up, is spare.
         seed: seed of the order of scenes.
-        slots: former name of `resident_scenes`.
     """
 
     @torch.inference_mode(False)
@@ -47,12 +46,9 @@ class SceneStream:
         names: Sequence[str],
         load: Callable[[str], Scene],
         capacity: SceneSize,
-        resident_scenes: int | None = None,
+        resident_scenes: int,
         seed: int = 0,
-        *,
-        slots: int | None = None,
     ):
-        resident_scenes = current_argument("slots", slots, "resident_scenes", resident_scenes)
         resident_scenes = check_int("resident_scenes", resident_scenes, 0, 2**31 - 1)
         self.names, self.resident_scenes = tuple(names), resident_scenes
         self._load, self._capacity, self._seed = load, capacity, seed

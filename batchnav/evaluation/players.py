@@ -14,7 +14,6 @@ from batchnav.agents.protocol import Agent
 from batchnav.agents.registry import (
     REFERENCE_AGENTS,
     agent_config,
-    agent_name,
     make_reference_agent,
     reference_agent,
 )
@@ -108,7 +107,6 @@ class ReferencePlayer:
     config: NavConfig
 
     def __post_init__(self):
-        self.name = agent_name(self.name)
         if reference_agent(self.name).needs_images:
             self.config = agent_config(self.name, self.config)
 
@@ -162,7 +160,7 @@ def find_players(
         CheckpointError: a word is neither a policy nor a reference agent.
         ConfigError: unknown task or preset, or a preset of another task.
     """
-    reference = [word for word in words if agent_name(word) in REFERENCE_AGENTS and not Path(word).exists()]
+    reference = [word for word in words if word in REFERENCE_AGENTS and not Path(word).exists()]
     files = [_policy_file(word, task_name or DEFAULT_TASK) for word in words if word not in reference]
     policies = [PolicyPlayer(file, device, sample, seed) for file in files]
     players: dict[str, Player] = {player.name: player for player in policies}
@@ -186,7 +184,7 @@ def find_players(
                 f"{name}: found another task or body than that of {next(iter(players))}, expected equal ones; evaluate "
                 f"them separately"
             )
-    for name in map(agent_name, reference):
+    for name in reference:
         if name not in task.reference_agents:
             raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(task.reference_agents)}")
         players[name] = ReferencePlayer(name, config)

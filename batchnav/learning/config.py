@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from batchnav.config import FORMERLY, in_range
-from batchnav.errors import ConfigError, shortened
+from batchnav.config import in_range
+from batchnav.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ class PPOConfig:
     the return ends with the last reward."""
     normalize_advantage: bool = False
     """Normalise advantages to mean 0 and standard deviation 1 over the rollout."""
-    REMOVED: ClassVar[dict[str, Any]] = {"lamb_min_trust": 0.01}
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -72,34 +71,15 @@ class PPOConfig:
         return self.num_envs * self.rollout_steps
 
 
-def _schedule_of(share: Any) -> str:
-    """The schedule for a value of the former key `share`, the fraction of the run in which the coefficient fell to 0.
-
-    ConfigError for a value without an equivalent schedule.
-    """
-    if share == 1.0:
-        return "linear"
-    if isinstance(share, (int, float)) and share >= _CONSTANT_SHARE:
-        return "constant"
-    raise ConfigError(
-        f"imitation.share: found {shortened(share)} for a setting that was removed, expected schedule: linear (share "
-        f"1.0) or schedule: constant (share {_CONSTANT_SHARE:g} or more)"
-    )
-
-
-_CONSTANT_SHARE = 100.0
-"""Smallest former `share` that is read as a constant coefficient: the coefficient fell by at most 1%."""
-
-
 @dataclass(frozen=True)
 class ImitationConfig:
     """Imitation of an expert while the policy learns: kickstarting (Schmitt et al. 2018)."""
 
-    expert: str = field(default="", metadata={FORMERLY: {"teacher": None}})
+    expert: str = ""
     """Name of the reference agent to imitate; "": none. It must act on the observations that the policy reads."""
     coef: float = 0.1
     """Initial coefficient of the imitation loss, the mean negative log probability of the expert's actions."""
-    schedule: Literal["linear", "constant"] = field(default="linear", metadata={FORMERLY: {"share": _schedule_of}})
+    schedule: Literal["linear", "constant"] = "linear"
     """linear: the coefficient falls linearly to 0 over the run; constant: it does not change."""
 
     def validate(self) -> None:

@@ -390,8 +390,7 @@ class Learner:
     def _load_per_rank(self, state: dict[str, Any]) -> None:
         """Load the keys PER_RANK."""
         rollout = self.rollout
-        # version 0.0 saved an empty tensor for policies without memory
-        copy_state_(self.state, [tensor for tensor in state_tensors(state["memory"]) if tensor.numel()])
+        copy_state_(self.state, state_tensors(state["memory"]))
         rollout.start[-1].copy_(state["start"])
         rollout.prev_action[-1].copy_(state["prev_action"])
         self.env.load_state_dict(state["env"])

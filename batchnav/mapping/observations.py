@@ -68,9 +68,9 @@ class MapObservation(ObservationSource):
         self.spec, self._depth, self._config, self._body = MAP_SPECS[name], depth, config, body
         self._with_ego_map, self._mask = EGO_MAP in names, mask
         goal = frozenset({"relative_goal"})
-        self.requires = Requirements(MAIN, max_depth=depth.max_depth, pose=True, map=True, goal=goal)
+        self.requires = Requirements(MAIN, max_depth=depth.max_depth, map=True, goal=goal)
         if mask is not None:
-            self.requires = mask.requires._replace(camera=MAIN, max_depth=depth.max_depth, pose=True, map=True)
+            self.requires = mask.requires._replace(camera=MAIN, max_depth=depth.max_depth, map=True)
         self._measured = MeasuredDepth(depth, semantic=self.requires.semantic)
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:

@@ -21,14 +21,12 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.observations import MAX_CATEGORIES
-from batchnav.renamed import SENSORS, current
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import replacing, safetensors_bytes
 from batchnav.runtime.files.bundled import check_bundled, find_policy
 from batchnav.runtime.files.reading import open_tensors, tensor_errors
 
-FORMAT, FORMER_FORMAT = "batchnav policy 2", "batchnav policy 1"
-"""Names of the file formats: FORMAT is written, both are read. FORMER_FORMAT has former names of observations."""
+FORMAT = "batchnav policy 2"
 DTYPES = (torch.float32, torch.bfloat16)
 """Types of weights in a file; networks have float32."""
 MAX_METADATA, MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS, MAX_ACTION_SIZE = 2**20, 64, 2**22, 2**16, 2**10
@@ -82,23 +80,19 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
     """
     path, device = find_policy(path), resolve_device(device)
     tensors, metadata = _read(path)
-    if metadata.get("format") not in (FORMAT, FORMER_FORMAT):
+    if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format is {metadata.get('format')!r}, expected {FORMAT!r}")
-    is_former = metadata["format"] == FORMER_FORMAT
     if sum(map(len, metadata.values())) > MAX_METADATA:
         raise CheckpointError(f"{path}: has more than {MAX_METADATA:,} characters of metadata")
     try:
         config = from_dict(PolicyConfig, json.loads(metadata["policy"]))
         shapes, categories = json.loads(metadata["observations"]), json.loads(metadata.get("categories", "{}"))
-        if is_former:
-            config, shapes = _with_current_names(config, shapes)
         space = _observation_space(shapes, categories)
         actions = _action_space(metadata)
         info = dict(json.loads(metadata["info"]))
         with _SkipNormalInit():  # allocate nothing before the tensors are known to fit
             expected = ActorCritic(space, actions, config, "meta").state_dict()
-        weights = {current_key(name): value for name, value in tensors.items()} if is_former else tensors
-        check_names_and_shapes(weights, expected, f"{path}")
+        check_names_and_shapes(tensors, expected, f"{path}")
         network = ActorCritic(space, actions, config)  # has values that the file lacks: an encoder's constants
     except CheckpointError:
         raise
@@ -111,25 +105,8 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         raise CheckpointError(
             f"{path}: is damaged: its checksum differs; to change a file on purpose, remove 'sha256' from its metadata"
         )
-    network.load_state_dict(weights)
+    network.load_state_dict(tensors)
     return PolicyAgent(network.to(device), info)
-
-
-def _with_current_names(config: PolicyConfig, shapes: dict[str, Any]) -> tuple[PolicyConfig, dict[str, Any]]:
-    """Configuration and shapes of a policy in the former format, with the current names of its observations."""
-    polar, normalized = (tuple(map(current_observation, names)) for names in (config.polar, config.normalized))
-    shapes = {current_observation(name): shape for name, shape in shapes.items()}
-    return replace(config, polar=polar, normalized=normalized), shapes
-
-
-def current_key(key: str) -> str:
-    """Current name of a tensor in the former format: embeddings and norms are named after their observation."""
-    return ".".join(current_observation(part) for part in key.split("."))
-
-
-def current_observation(name: str) -> str:
-    """Current name of an observation in the former format."""
-    return current("sensor", name, SENSORS, warn=False)
 
 
 class _SkipNormalInit(TorchFunctionMode):

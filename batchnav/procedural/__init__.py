@@ -4,9 +4,6 @@
 furniture (`furniture/`) and materials (`materials/`); `degrade.py` adds the defects of scanned meshes.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 from batchnav.procedural.corridor_floor import make_building
 from batchnav.procedural.course import COURSE_KINDS, course_kind, make_course
 from batchnav.procedural.degrade import ScanDefects, degrade, make_scan
@@ -17,7 +14,6 @@ from batchnav.procedural.materials.textures import replace_textures, restore_tex
 from batchnav.procedural.open_plan import make_hall
 from batchnav.procedural.room_block import make_block
 from batchnav.procedural.splits import SPLITS
-from batchnav.renamed import warn_renamed
 
 __all__ = [
     "BENCHMARK_HOUSE",
@@ -40,15 +36,3 @@ __all__ = [
     "replace_textures",
     "restore_textures",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    """A function by its former name, with a FutureWarning."""
-    renamed: dict[str, Callable] = {
-        "make_swatches": make_material_library, "tear": degrade, "with_pictures": restore_textures,
-        "without_pictures": replace_textures,
-    }  # fmt: skip
-    if name not in renamed:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn_renamed(f"{name} is now called {renamed[name].__name__}")
-    return renamed[name]

@@ -32,13 +32,6 @@ COMMIT_FILE = ".commit"
 PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
 STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 """Style of terminal tables: narrow, so that many columns fit."""
-LATER: dict[str, dict[str, Any]] = {
-    "sim": {"task": "pointnav", "actuation_noise": 0.0},
-    "train": {"resident_scenes": 0, "deterministic": False, "tuned": False, "ranks": 1, "one_graph": False},
-}
-"""Default for parameters added after a benchmark's first rows."""
-RENAMED: dict[str, dict[str, str]] = {"train": {"slots": "resident_scenes"}}
-"""Current names of a benchmark's parameters by their names in older rows."""
 
 
 def row(benchmark: str, metric: str, samples: Any, params: dict[str, Any], device: str | torch.device) -> dict:
@@ -73,14 +66,11 @@ def append_rows(name: str, rows: list[dict]) -> None:
 def rows_of(name: str) -> list[dict]:
     """The latest row for each (machine, metric, parameters) in eval/results/NAME.jsonl, in file order.
 
-    The checkpoint's folder is not part of the key. Older rows get the current names of parameters
-    (RENAMED) and the default of those that they lack (LATER).
+    The checkpoint's folder is not part of the key.
     """
     path, newest = RESULTS / f"{name}.jsonl", {}
     for line in read_text(path, BatchnavError).splitlines() if path.exists() else []:
         found = json.loads(line)
-        renamed = RENAMED.get(name, {})
-        found["params"] = LATER.get(name, {}) | {renamed.get(key, key): value for key, value in found["params"].items()}
         params = {key: value for key, value in found["params"].items() if key != "checkpoint"}
         newest[found["machine"], found["metric"], json.dumps(params, sort_keys=True)] = found
     return list(newest.values())

@@ -9,7 +9,6 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 
 from batchnav.errors import ArgumentError, shortened
-from batchnav.renamed import warn_renamed
 
 MAX_SEED = 2**63 - 1
 """Largest seed: kernels take seeds as int64."""
@@ -80,16 +79,3 @@ def check_open(env: Any) -> None:
     """ArgumentError where a `gymnasium.vector.VectorEnv` is closed."""
     if env.closed:
         raise ArgumentError(f"{type(env).__name__}: found a closed environment, expected an open one")
-
-
-def current_argument(old: str, old_value: Any, name: str, value: Any) -> Any:
-    """Value of a keyword argument that was renamed from `old` to `name`.
-
-    None stands for an argument that was not given. FutureWarning for the old name. ArgumentError if both are given.
-    """
-    if old_value is None:
-        return value
-    if value is not None:
-        raise ArgumentError(f"{old}: found together with its current name {name!r}, expected {name!r} alone")
-    warn_renamed(f"argument {old!r} is now called {name!r}")
-    return old_value

@@ -63,7 +63,7 @@ class PoseSensor(ObservationSource):
     """
 
     def __init__(self, kind: int, spec: Spec):
-        self.spec, self.requires, self._kind = spec, Requirements(pose=True), np.int32(kind)
+        self.spec, self.requires, self._kind = spec, Requirements(), np.int32(kind)
         self._bound: tuple[PosedBodies, Callable[[torch.Tensor], None]] | None = None
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:

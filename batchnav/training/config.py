@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from batchnav.agents.registry import check_expert
-from batchnav.config import ABSORBS, FORMERLY, PRESETS, in_range
+from batchnav.config import PRESETS, in_range
 from batchnav.data.config import ScenesConfig
 from batchnav.envs.config import PRESETS as ENV_PRESETS
 from batchnav.envs.config import NavConfig
@@ -16,7 +16,6 @@ from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
 from batchnav.learning.config import ImitationConfig, PPOConfig
 from batchnav.policy.config import PolicyConfig
-from batchnav.renamed import SENSORS, current
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.appearance import FROM_FILES, ID_FIELDS
 from batchnav.scene.images import AppearanceConfig
@@ -26,7 +25,7 @@ from batchnav.scene.images import AppearanceConfig
 class TrainingConfig:
     """Training run of a navigation agent. Defaults: PointGoal navigation with the paper's agent."""
 
-    env: NavConfig = field(default_factory=NavConfig, metadata={ABSORBS: True, PRESETS: lambda: ENV_PRESETS})
+    env: NavConfig = field(default_factory=NavConfig, metadata={PRESETS: lambda: ENV_PRESETS})
     """Environment: body, cameras, sensors and task. `preset` selects a published variant."""
     scenes: ScenesConfig = field(default_factory=ScenesConfig)
     """Training scenes or episodes."""
@@ -34,7 +33,7 @@ class TrainingConfig:
     """Architecture of the policy."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """Settings of PPO and the length of the run."""
-    imitation: ImitationConfig = field(default_factory=ImitationConfig, metadata={FORMERLY: {"kickstart": None}})
+    imitation: ImitationConfig = field(default_factory=ImitationConfig)
     """Imitation of an expert."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
@@ -69,16 +68,6 @@ class TrainingConfig:
     on_sigusr1: Literal["restart", "save"] = "restart"
     """Reaction to SIGUSR1: "restart" saves and exits with status 0, for a scheduler that starts the run again; "save"
     saves and continues."""
-
-    def __post_init__(self):
-        # Former sensor names are translated here: `PolicyConfig` serves any environment and knows no sensors.
-        changes = {}
-        for name in ("polar", "normalized"):
-            value = getattr(self.policy, name, ())
-            if isinstance(value, tuple) and set(value) & set(SENSORS):
-                changes[name] = tuple(current("sensor", sensor, SENSORS) for sensor in value)
-        if changes:
-            object.__setattr__(self, "policy", replace(self.policy, **changes))
 
     def validate(self) -> None:
         """ConfigError for a value out of range, or for settings that contradict each other."""

@@ -26,7 +26,6 @@ import yaml
 
 from batchnav.config import load_config, shortened, to_dict
 from batchnav.errors import CheckpointError
-from batchnav.policy.weights import current_key, current_observation
 from batchnav.report.charts import Rows
 from batchnav.report.metrics import load_metrics
 from batchnav.report.page import RunPage
@@ -109,9 +108,7 @@ class RunFolder:
         """`changes`, that of the task first. CheckpointError if not `allowed`."""
         if not (self.holds_run and self.config_path.exists()):
             return []
-        found, expected = (
-            flat(to_dict(c)) for c in (load_config(self.config_path, type(self.config), warn=False), self.config)
-        )
+        found, expected = (flat(to_dict(c)) for c in (load_config(self.config_path, type(self.config)), self.config))
         different = sorted((key for key in expected if found.get(key) != expected[key]), key=lambda key: key != _TASK)
         if different and not allowed:
             key = different[0]
@@ -136,7 +133,7 @@ class RunFolder:
                 f"{self.resume_path}: found no readable resume state ({type(error).__name__}: {message}), expected "
                 f"a file that training wrote; delete the file to train from the beginning"
             ) from error
-        return with_current_names(state["learner"])
+        return state["learner"]
 
     def begin(
         self, frames: int, changes: Sequence[str] = (), metrics: Mapping[str, tuple[float, float]] | None = None
@@ -207,15 +204,3 @@ class RunFolder:
             if self._curves is not None:
                 ends.callback(self._curves.close)
             ends.callback(self._resume_file.close)
-
-
-def with_current_names(learner: dict[str, Any]) -> dict[str, Any]:
-    """A learner's saved state with the current names of its observations; states of version 0.0 have former names."""
-    state = dict(learner)
-    if isinstance(policy := state.get("policy"), dict):
-        state["policy"] = {current_key(key): value for key, value in policy.items()}
-    if isinstance(observations := state.get("obs"), dict):
-        state["obs"] = {current_observation(name): value for name, value in observations.items()}
-    if isinstance(others := state.get(OTHERS), list):
-        state[OTHERS] = [with_current_names(part) for part in others]
-    return state

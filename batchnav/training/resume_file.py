@@ -84,11 +84,11 @@ def _deflated(content: io.BytesIO) -> io.BytesIO:
 
 
 def _unsealed(path: Path) -> bytes:
-    """Content of a resume file without its checksum, after verification. Files of version 0.0 may have none."""
+    """Content of a resume file without its checksum, after verification."""
     data = read_regular(path, CheckpointError)
     end = len(data) - len(_SEAL) - 64
     if not data[max(end, 0) :].startswith(_SEAL):
-        return data
+        raise ValueError("it has no checksum at its end")
     if hashlib.sha256(memoryview(data)[:end]).hexdigest().encode() != data[end + len(_SEAL) :]:
         raise ValueError("its SHA-256 differs from the stored one")
     return data[:end]

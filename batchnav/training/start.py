@@ -17,7 +17,6 @@ import tyro
 
 from batchnav.config import load_config, validate
 from batchnav.errors import ConfigError, shortened
-from batchnav.renamed_keys import current_options
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.console.command_line import parse_options
 from batchnav.runtime.device import resolve_device
@@ -41,7 +40,6 @@ class Command(Options):
 
 def parse(arguments: Sequence[str]) -> Command:
     """The parsed command line. ConfigError for invalid options or configuration."""
-    arguments = current_options(TrainingConfig, arguments)
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     parser.add_argument("--resume", action="store_true")
@@ -57,7 +55,7 @@ def parse(arguments: Sequence[str]) -> Command:
             f"in --resume --out runs/mine"
         )
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
-    default = load_config(find_config(name), TrainingConfig, warn=not known.resume)
+    default = load_config(find_config(name), TrainingConfig)
     filled = Command(run=default, config=known.config or "")
     command: Command = parse_options(Command, "batchnav train", arguments, inspect.getdoc(Options), filled)
     validate(command.run)
@@ -76,7 +74,6 @@ def default_config() -> str:
 
 def start(arguments: Sequence[str]) -> None:
     """Run `batchnav train`: in this process, with further local processes (CPU), or through torchrun (several GPUs)."""
-    arguments = current_options(TrainingConfig, arguments)
     command = parse(arguments)  # raises once, before other processes start
     run, allow_changes = command.run, command.allow_changes or command.resume
     train_it = partial(train, run, command.out, command.profile, allow_changes, command.wandb)

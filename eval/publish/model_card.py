@@ -98,7 +98,7 @@ def main(options: Options) -> None:
 
 def trained_with(path: Path) -> Trained:
     """The parts of a run's configuration file that a card describes."""
-    run = load_config(path, TrainingConfig, warn=False)
+    run = load_config(path, TrainingConfig)
     return Trained(run.env, run.policy, run.scenes, path.read_text(encoding="utf-8"))
 
 

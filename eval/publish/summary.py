@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from batchnav.evaluation.players import HASH_DIGITS
 from batchnav.procedural import EPISODE_FAMILIES
-from batchnav.renamed import AGENTS, SENSORS
 from batchnav.report.results import rows_of
 from batchnav.runtime.files.bundled import ASSETS, WEIGHTS
 
@@ -151,21 +150,8 @@ def bundled_sha256(policy: str) -> str:
 
 
 def wanted_rows(benchmark: str, wanted: dict[str, list[str]]) -> list[Row]:
-    """The newest rows of a benchmark that have one of the wanted values of each parameter, metric and machine.
-
-    Names of agents and sensors are the current ones, also for rows that hold names of version 0.0.
-    """
-    return [row for row in map(_renamed, rows_of(benchmark)) if is_wanted(row, wanted)]
-
-
-def _renamed(row: Row) -> Row:
-    """Copy of a row with the current names of agent and sensors."""
-    params = dict(row["params"])
-    if "agent" in params:
-        params["agent"] = AGENTS.get(params["agent"], params["agent"])
-    if "agent" in params and "sensors" in params:
-        params["sensors"] = "+".join(SENSORS.get(name, name) for name in params["sensors"].split("+"))
-    return {**row, "params": params}
+    """The newest rows of a benchmark that have one of the wanted values of each parameter, metric and machine."""
+    return [row for row in rows_of(benchmark) if is_wanted(row, wanted)]
 
 
 def is_wanted(row: Row, wanted: dict[str, list[str]]) -> bool:

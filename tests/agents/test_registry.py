@@ -1,4 +1,4 @@
-"""Reference agents by name: their environments, experts, and names of version 0.0."""
+"""Reference agents by name: their environments and experts."""
 
 from dataclasses import replace
 
@@ -63,15 +63,6 @@ def test_every_agent_of_the_task_acts_in_its_environment(scene, configs, name):
 def test_tasks_name_only_agents_of_the_registry():
     for task in TASKS.values():
         assert set(task.reference_agents) <= REFERENCE_AGENTS.keys()
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("planner", "map_planner"), ("anticipator", "map_planner_anticipation"), ("oracle", "shortest_path")],
-)
-def test_names_of_version_0_0_work_with_a_warning(old, new):
-    with pytest.warns(FutureWarning, match=f"agent '{old}' is now called '{new}'"):
-        assert agent_config(old, WITH_MAP) == agent_config(new, WITH_MAP)
 
 
 def test_an_unknown_agent_is_named():

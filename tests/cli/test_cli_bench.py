@@ -6,12 +6,12 @@ from typing import get_args, get_type_hints
 import pytest
 
 from batchnav.bench import options
-from batchnav.cli.bench import BENCHMARKS
+from batchnav.cli.bench import SUBCOMMANDS
 from batchnav.cli.ranges import INTEGERS, NUMBERS
 from batchnav.procedural import BENCHMARK_HOUSE
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_every_numeric_option_of_a_benchmark_has_bounds(name):
     options = importlib.import_module(f"batchnav.bench.{name}").Options
     for option, kind in get_type_hints(options).items():

@@ -100,13 +100,6 @@ def test_make_episodes_refuses_files_that_would_be_read_together(run, tmp_path, 
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_former_name_of_a_subcommand_works_with_a_warning(run, tmp_path):
-    with pytest.warns(FutureWarning, match="data episodes is now data make-episodes"):
-        text = run("data", "episodes", "house:2-3", "--out", tmp_path / "val.json.gz", "--per-scene", 2)
-    assert "4 episodes in 2 scenes" in text
-    assert {episode.scene_id for episode in load_episodes(tmp_path / "val.json.gz")} == {"house:2", "house:3"}
-
-
 def test_list_data_sets(run, tmp_path, monkeypatch):
     monkeypatch.setitem(SOURCES, "mine", Source("https://x/y.zip", "scene_datasets/mine", "MIT", "1"))
     (tmp_path / "scene_datasets" / "mine").mkdir(parents=True)

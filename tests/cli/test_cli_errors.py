@@ -3,11 +3,10 @@
 import os
 import subprocess
 import sys
-import warnings
 
 import pytest
 import torch
-from worlds import write_box, write_episodes, write_floor
+from worlds import write_box, write_floor
 
 from batchnav.cli import main
 
@@ -118,17 +117,6 @@ def test_a_missing_viewer_is_named_before_scenes_are_loaded(run, monkeypatch):
     monkeypatch.setattr("batchnav.cli.view.session_of", None)
     with pytest.raises(SystemExit, match="viewer: found no viser, expected it: pip install"):
         run("view", "house:7")
-
-
-def test_a_former_name_is_named_once(run, tmp_path):
-    """Several parts of a command read the name."""
-    scene, episodes = write_floor(tmp_path / "floor.ply"), tmp_path / "few.json.gz"
-    write_episodes(episodes, [str(scene)])
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("default")
-        run("evaluate", "oracle", "--episodes", episodes, "--device", "cpu", "--out", tmp_path / "out", "--report")
-    texts = [str(warning.message) for warning in found if warning.category is FutureWarning]
-    assert texts == ["agent 'oracle' is now called 'shortest_path'"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The registry of observation sources: order, former names, new sources, images and categories of goals."""
+"""The registry of observation sources: order, new sources, images and categories of goals."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import torch
 
 from batchnav.data.scenes import load_scenes
 from batchnav.envs import observations
-from batchnav.envs.config import NavConfig, config_of
+from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import image_sources, observation_sources, specs_of
 from batchnav.observation import ObservationSource, Requirements, Spec, TaskObservation
@@ -49,7 +49,7 @@ class Altitude(ObservationSource):
 
     def __init__(self):
         self.spec = Spec("altitude", (1,), torch.float32, -np.inf, np.inf, torch.float32)
-        self.requires = Requirements(pose=True)
+        self.requires = Requirements()
 
     def memory(self, num_envs, device):
         return {"altitude": 4 * num_envs}
@@ -86,16 +86,6 @@ def test_observations_have_one_order_however_they_are_listed(scenes, sensors, ex
     env = NavEnv(scenes, 1, "cpu", sensors=sensors, **SMALL)
     assert list(env.single_observation_space.spaces) == list(env.observation_space.spaces) == expected
     assert [spec.name for spec in env.specs] == expected
-
-
-def test_former_names_are_accepted_with_a_warning():
-    with pytest.warns(FutureWarning, match="sensor 'plan' is now called 'waypoint'"):
-        assert NavConfig(sensors=("depth", "plan")).sensors == ("depth", "waypoint")
-
-
-def test_saved_configurations_with_former_names_load_without_a_warning(recwarn):
-    assert config_of({"env": {"sensors": ["depth", "plan", "map"]}}).sensors == ("depth", "waypoint", "ego_map")
-    assert not [warning for warning in recwarn if issubclass(warning.category, FutureWarning)]
 
 
 def test_a_registered_source_is_observed_saved_and_resumed(scenes, monkeypatch):

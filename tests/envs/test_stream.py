@@ -206,15 +206,6 @@ def test_invalid_numbers_of_slots_are_refused(rooms):
             make(rooms, resident=resident)
 
 
-def test_the_former_name_is_accepted_with_a_warning(rooms):
-    capacity = SceneSize.of(rooms["room0"])
-    with pytest.warns(FutureWarning, match="argument 'slots' is now called 'resident_scenes'"):
-        assert SceneStream(list(rooms), rooms.__getitem__, capacity, slots=3).resident_scenes == 3
-    for missing in ({}, {"resident_scenes": 2.5}):
-        with pytest.raises(ArgumentError, match="resident_scenes: found"):
-            SceneStream(list(rooms), rooms.__getitem__, capacity, **missing)
-
-
 def test_opengl_refuses_a_stream(rooms):
     with pytest.raises(ArgumentError, match="renderer: found 'auto' with scene streaming"):
         make(rooms, renderer="auto")

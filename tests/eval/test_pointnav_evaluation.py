@@ -3,7 +3,6 @@ import json
 import math
 import re
 import shutil
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -247,16 +246,6 @@ def test_results_go_beside_a_policy_of_ones_own_only(checkpoint):
     assert default_folder(bundled, "objectnav") == Path("runs/objectnav_rgbd_small/eval_val")
     # Results with another camera have another folder.
     assert folder_of("greedy", camera_height=0.88, hfov_deg=79.0) == Path("runs/greedy/eval_val_0.88m_79deg")
-
-
-def test_options_of_the_previous_version_are_read_with_a_warning():
-    old = ["--agent", "greedy", "--record", "--recordings=3", "--split", "test"]
-    with pytest.warns(FutureWarning, match="--agent AGENT is now the argument AGENT; --record is now --append-results"):
-        found = program.parse(old)
-    assert found == program.Options(("greedy",), split="test", append_results=True, report_episodes=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert program.parse(["greedy", "--append-results", "--report-episodes", "3", "--split", "test"]) == found
 
 
 def test_bad_commands(rooms, tmp_path):

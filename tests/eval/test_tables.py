@@ -13,6 +13,7 @@ from tests.pages import ROOT
 
 STAMP = {"machine": "NVIDIA H200", "commit": "1234567", "date": "2026-11-21"}
 H200, CPU = "NVIDIA H200", "CPU: Some(R) Processor @ 2.50GHz, 2 cores"
+SIM = {"scene": "a", "task": "pointnav", "num_envs": 8, "actuation_noise": 0.0, "actions": "all"}
 
 
 @pytest.fixture
@@ -67,14 +68,17 @@ def test_agents_under_other_conditions_have_lines_of_their_own(files):
 
 
 def test_metrics_of_other_tasks_are_not_limited_to_1(files):
-    write("flee", ("distance_from_start", 8.185, {"agent": "oracle", "split": "val"}, {"low": 7.459, "high": 8.910}))
-    assert lines("flee")[2] == "| shortest_path | val | **8.185** (7.459–8.910) | 1234567 |"  # its current name
+    write(
+        "flee",
+        ("distance_from_start", 8.185, {"agent": "shortest_path", "split": "val"}, {"low": 7.459, "high": 8.910}),
+    )
+    assert lines("flee")[2] == "| shortest_path | val | **8.185** (7.459–8.910) | 1234567 |"
 
 
 def test_training_rows_show_the_minibatch_and_the_policy_only_share(files):
     params = {
         "part": "whole", "policy": "paper", "num_envs": 4096, "height": 64, "width": 64, "minibatches": 16,
-        "houses": 1000, "slots": 64,
+        "houses": 1000, "resident_scenes": 64, "ranks": 1, "one_graph": False, "deterministic": False, "tuned": False,
     }  # fmt: skip
     write("train", ("frames_per_second", 312364.7, params, {"share_of_policy_only": 0.769}))
     write("train", ("frames_per_second", 406426.2, {**params, "part": "policy"}, {}))
@@ -219,7 +223,7 @@ def test_each_agent_of_the_table_has_a_configuration_or_is_played_by_name(files)
 
 
 def test_lines_end_with_commits_on_the_results_page_and_with_dates_elsewhere(files, monkeypatch):
-    write("sim", ("steps_per_second", 8.0, {"scene": "a", "num_envs": 8, "actions": "all"}, {}))
+    write("sim", ("steps_per_second", 8.0, SIM, {}))
     results_page = files.parent / "results" / "README.md"
     results_page.parent.mkdir()
     for page in (files, results_page):
@@ -234,7 +238,7 @@ def test_lines_end_with_commits_on_the_results_page_and_with_dates_elsewhere(fil
 def test_the_check_finds_outdated_tables(files, monkeypatch):
     page = "before\n<!-- results sim num_envs=8 -->\n{}<!-- end -->\nafter\n"
     files.write_text(page.format("stale\n"))
-    write("sim", ("steps_per_second", 8.0, {"scene": "a", "num_envs": 8, "actions": "all"}, {}))
+    write("sim", ("steps_per_second", 8.0, SIM, {}))
     monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
     with pytest.raises(SystemExit, match=r"run python -m eval\.publish\.tables"):
         tables.main()

@@ -55,15 +55,6 @@ def test_imitation_loss_is_the_mean_negative_log_probability():
     assert log_prob.grad.tolist() == [-0.5, -0.5]
 
 
-def test_former_keys():
-    rest = {name: value for name, value in RUN.items() if name != "imitation"}
-    for share, schedule in ((1.0, "linear"), (1000.0, "constant")):
-        with pytest.warns(FutureWarning, match="kickstart is now imitation") as found:
-            run = from_dict(TrainingConfig, {**rest, "kickstart": {"teacher": "map_planner", "share": share}})
-        assert all(f"{old} is now " in str(found[0].message) for old in ("imitation.teacher", "imitation.share"))
-        assert run.imitation == ImitationConfig("map_planner", schedule=schedule)
-
-
 def test_a_policy_learns_the_experts_actions_and_then_from_reward():
     learner = make(Bandit(), next_one, coef=1.0)
     for i in range(20):

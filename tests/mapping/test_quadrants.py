@@ -8,12 +8,11 @@ import torch
 from numba import njit
 
 from batchnav.agents.registry import make_reference_agent
-from batchnav.envs.state import add_quadrants
 from batchnav.evaluation.play import evaluate
 from batchnav.evaluation.players import find_players
 from batchnav.evaluation.run import Evaluation
 from batchnav.mapping import quadrants, reference
-from batchnav.mapping.state import CELLS, CELLS_PER_WORD, OCCUPIED, SIDE, TRAVERSED_OBSTACLE, MapState
+from batchnav.mapping.state import CELLS, CELLS_PER_WORD, SIDE, MapState
 from batchnav.runtime.files.bundled import find_split
 from batchnav.runtime.kernels.arrays import view
 
@@ -92,14 +91,3 @@ def test_agents_pass_narrow_gates():
     evaluation = Evaluation(path, torch.device("cpu"), player.config.body, 10)
     env = evaluation._environment(evaluation.episodes[80:90], player.env_config)
     assert evaluate(make_reference_agent("map_planner", env), env, 10)["success"].all()
-
-
-def test_maps_of_older_states_have_no_quadrants():
-    older = {"map_occupancy": torch.tensor([[0, 1, TRAVERSED_OBSTACLE, 3, 5, 200, 0, 0]], dtype=torch.uint8)}
-    add_quadrants(older)
-    assert older["map_occupancy"].tolist() == [[0, 1, TRAVERSED_OBSTACLE, OCCUPIED, OCCUPIED + 2, 200, 0, 0]]
-    assert older["map_occupancy"].dtype == torch.uint8
-    assert older["map_quadrants"].dtype == torch.int32 and older["map_quadrants"].tolist() == [[0]]
-    current = dict(older)
-    add_quadrants(current)
-    assert current["map_occupancy"] is older["map_occupancy"]

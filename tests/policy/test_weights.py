@@ -317,27 +317,3 @@ def test_unwritable_place(policy, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot be written"):
         save_policy(policy, tmp_path / "file" / "policy.safetensors")
-
-
-def test_former_names_of_observations(tmp_path):
-    """A file of the former format has a policy of the same outputs, with today's names."""
-    space = spaces.Dict({"map": spaces.Box(0, 1, (1, 16, 16)), "plan": spaces.Box(-9, 9, (2,)), "pointgoal": GOAL})
-    config = dataclasses.replace(CONFIG, polar=("plan", "pointgoal"), normalized=("map",))
-    former, path = ActorCritic(space, spaces.Discrete(4), config), tmp_path / "former.safetensors"
-    save_policy(former, path)
-    rewrite(path, format="batchnav policy 1", sha256=None)
-    found = load_policy(path).network
-    assert list(found.observation_shapes) == ["ego_map", "waypoint", "pointgoal"]  # in the order of the file
-    assert found.config.polar == ("waypoint", "pointgoal") and found.config.normalized == ("ego_map",)
-    obs = {"map": torch.rand(3, 1, 16, 16), "plan": torch.rand(3, 2), "pointgoal": torch.rand(3, 2)}
-    rest = torch.zeros(3).long(), torch.ones(3, dtype=torch.bool), former.initial_state(3)
-    renamed = {"ego_map": obs["map"], "waypoint": obs["plan"], "pointgoal": obs["pointgoal"]}
-    for name, value in former.act(obs, *rest)._asdict().items():
-        assert torch.equal(getattr(found.act(renamed, *rest), name), value)
-
-
-def test_names_of_the_current_format_are_kept(tmp_path):
-    """Other environments may have an observation named `plan`."""
-    policy, path = ActorCritic(spaces.Dict({"plan": GOAL}), spaces.Discrete(4), CONFIG), tmp_path / "p.safetensors"
-    save_policy(policy, path)
-    assert list(load_policy(path).network.observation_shapes) == ["plan"]

@@ -13,7 +13,6 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from batchnav import renamed
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.runtime.files.atomic import as_path
 
@@ -44,8 +43,7 @@ def find_config(name: str | Path) -> Path:
 
     Args:
         name: a file, the name of a bundled configuration ("pointnav_depth_cpu" is `configs/pointnav_depth_cpu.yaml`),
-            or, in a checkout, the name of a study in `eval/studies/configs`. Names of the previous version, and their
-            paths, are accepted with a FutureWarning.
+            or, in a checkout, the name of a study in `eval/studies/configs`.
 
     Raises:
         ConfigError: lists the bundled names.
@@ -55,10 +53,8 @@ def find_config(name: str | Path) -> Path:
     path = as_path(name)
     if path.is_file():
         return path
-    is_bundled_path = path.parent.name == CONFIGS.name and path.suffix == ".yaml"
-    known = renamed.current("configuration", path.stem if is_bundled_path else str(name), renamed.CONFIGS)
-    study = STUDIES / f"{known}.yaml"
-    return study if study.is_file() else _find(known, [CONFIGS], "*.yaml", "configuration", ConfigError)
+    study = STUDIES / f"{name}.yaml"
+    return study if study.is_file() else _find(name, [CONFIGS], "*.yaml", "configuration", ConfigError)
 
 
 def find_episodes(name: str | Path) -> Path:
@@ -78,15 +74,10 @@ def find_split(split: str, episode_file: str) -> Path:
 
 
 def find_policy(name: str | Path) -> Path:
-    """A policy's weights by file, run folder or name, for example "pointnav_h200". CheckpointError if not found.
-
-    The name of a policy that the previous version bundled finds its successor, with a FutureWarning.
-    """
+    """A policy's weights by file, run folder or name, for example "pointnav_h200". CheckpointError if not found."""
     folder = as_path(name)
     if folder.is_dir():
         name = folder / WEIGHTS
-    elif not folder.is_file():
-        name = renamed.current("policy", str(name), renamed.POLICIES)
     if not as_path(name).is_file() and f"policies/{name}/{WEIGHTS}" in _manifest().keys() - _installed_policies():
         raise CheckpointError(
             f"{name}: this policy is in the distribution batchnav-policies, which is not installed; "

@@ -9,7 +9,6 @@ import torch
 from numba import types as nb
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from batchnav import procedural
 from batchnav.config import from_dict
 from batchnav.data.played_file import load_played
 from batchnav.data.prepared.scene_file import load_prepared, save_prepared
@@ -219,22 +218,10 @@ def test_resumes_exactly(houses, library, device):
     other.load_state_dict(saved)
     found = play(other, PERIOD)
     assert equal(found, expected, "rgb", "depth", "pointgoal")
-    older = {{"num_randomizations": "redraws"}.get(name, name): value for name, value in saved.items()}
-    other.load_state_dict(older)
+    other.load_state_dict(saved)
     assert equal(play(other, PERIOD), expected, "rgb")
     with pytest.raises(CheckpointError, match="'num_randomizations': found -1 to -1"):
         other.load_state_dict(saved | {"num_randomizations": torch.tensor([-1])})
-
-
-def test_former_names_are_accepted_with_a_warning(houses, library):
-    with pytest.warns(FutureWarning, match="argument 'swatches' is now called 'material_library'"):
-        assert make(houses, "cpu", None, swatches=library).bank.material_sampler is not None
-    with pytest.raises(ArgumentError, match="swatches: found together with its current name 'material_library'"):
-        make(houses, "cpu", library, swatches=library)
-    with pytest.warns(FutureWarning, match="make_swatches is now called make_material_library"):
-        assert procedural.make_swatches is make_material_library
-    with pytest.raises(AttributeError, match="no_such_name"):
-        _ = procedural.no_such_name
 
 
 def test_states_load_with_and_without_a_material_library(houses, library):
