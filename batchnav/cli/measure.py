@@ -19,8 +19,7 @@ from batchnav.evaluation.run import Evaluation, Played
 from batchnav.export.ros_map import agent_map, describe
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
-from batchnav.report.results import append_rows
-from batchnav.report.terminal import print_agents, print_scenes
+from batchnav.report.results import append_rows, print_agents, print_scenes
 from batchnav.runtime.console.announce import next_command
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.files.atomic import check_writable

@@ -15,8 +15,7 @@ from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
 from batchnav.policy.config import PolicyConfig
 from batchnav.procedural import EPISODE_FAMILIES
-from batchnav.report.charts import in_words
-from batchnav.report.metrics import load_metrics, series, smooth
+from batchnav.report.charts import in_words, load_metrics, series, smooth
 from batchnav.report.results import save_chart
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.files.atomic import replacing

@@ -16,8 +16,7 @@ import yaml
 
 from batchnav.config import to_dict
 from batchnav.errors import CheckpointError, shell_word
-from batchnav.report.charts import COLOURS, LEARNING, Rows, charts
-from batchnav.report.metrics import is_plottable
+from batchnav.report.charts import COLOURS, LEARNING, Rows, charts, is_plottable
 from batchnav.report.results import commit
 from batchnav.runtime.files.atomic import replacing
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from batchnav.report.metrics import is_plottable, load_metrics
+from batchnav.report.charts import is_plottable, load_metrics
 
 
 class Checkpoints:

@@ -19,7 +19,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import summary
 
 from batchnav.errors import CheckpointError, printable
-from batchnav.report.metrics import parse_row
+from batchnav.report.charts import parse_row
 from batchnav.runtime.files.atomic import replacing
 from batchnav.runtime.files.reading import read_text
 

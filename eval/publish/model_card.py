@@ -27,8 +27,7 @@ from batchnav.evaluation.run import Evaluation
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.model_card import Trained, write_model_card
-from batchnav.report.results import append_rows
-from batchnav.report.terminal import print_agents
+from batchnav.report.results import append_rows, print_agents
 from batchnav.runtime.device import machine, resolve_device
 from batchnav.runtime.files.bundled import EPISODES, WEIGHTS
 from batchnav.tasks.goal_state import METRIC_SPECS

@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
+from batchnav.report.metrics import load_metrics
 
 from batchnav.cli.ranges import INTEGERS, run
 from batchnav.learning.config import PPOConfig
-from batchnav.report.metrics import load_metrics
+from batchnav.report.charts import load_metrics
 from batchnav.report.results import RESULTS, record, row, save_chart
 from batchnav.runtime.device import resolve_device
 

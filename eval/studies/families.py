@@ -21,8 +21,7 @@ from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.results import result_rows
 from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import EPISODE_FAMILIES
-from batchnav.report.results import append_rows
-from batchnav.report.terminal import print_agents
+from batchnav.report.results import append_rows, print_agents
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.bundled import EPISODES
 from batchnav.tasks.goal_state import METRIC_SPECS

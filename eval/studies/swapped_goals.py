@@ -35,8 +35,7 @@ from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import Player, find_players
 from batchnav.evaluation.results import result_rows
 from batchnav.evaluation.run import Evaluation
-from batchnav.report.results import append_rows
-from batchnav.report.terminal import print_agents
+from batchnav.report.results import append_rows, print_agents
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.bundled import find_split
 from batchnav.tasks.imagenav import ImageNav

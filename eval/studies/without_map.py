@@ -39,7 +39,7 @@ from batchnav.errors import ArgumentError
 from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.report.terminal import print_agents
+from batchnav.report.results import print_agents
 from batchnav.runtime.files.bundled import EPISODES
 from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.goal_state import METRIC_SPECS

@@ -18,7 +18,7 @@ from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.evaluation.intervals import summarise
-from batchnav.report.terminal import print_agents, print_scenes
+from batchnav.report.results import print_agents, print_scenes
 from batchnav.tasks.goal_state import METRIC_SPECS, METRICS
 
 

@@ -35,8 +35,7 @@ from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
 from batchnav.evaluation.trajectories import Trajectory
-from batchnav.report.episodes import PLAN_SIZE
-from batchnav.report.evaluation import write_report
+from batchnav.report.evaluation import PLAN_SIZE, write_report
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.sim.bodies import FORWARD, STOP

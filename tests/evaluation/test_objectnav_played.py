@@ -15,7 +15,7 @@ from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
-from batchnav.report.breakdown import breakdowns, compared_by
+from batchnav.report.evaluation import breakdowns, compared_by
 from batchnav.tasks.objectnav import ObjectNav, ObjectNavConfig
 
 SCENE, CATEGORIES = "house:3", ("chair", "bed")

@@ -17,8 +17,7 @@ import torch
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.mapping.predictor import OccupancyNet, load_occupancy, network_input, save_occupancy
-from batchnav.report.charts import LEARNING, Rows, charts
-from batchnav.report.metrics import load_metrics
+from batchnav.report.charts import LEARNING, Rows, charts, load_metrics
 from batchnav.scene.scene import Scene
 from batchnav.sensors.redwood import RedwoodNoise, synthetic_table
 from batchnav.sensors.sensor import NoiseCounters

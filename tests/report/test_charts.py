@@ -4,12 +4,26 @@ import math
 import numpy as np
 import pytest
 import torch
+from batchnav.report.metrics import load_metrics, series, smooth
 
 from batchnav.errors import BatchnavError
 from batchnav.learning.loss import LossStats, MaskStats
 from batchnav.learning.stats import Timer, UpdateStats
-from batchnav.report.charts import BOTTOM, COLOURS, LEARNING, LEFT, MAX_POINTS, RIGHT, TOP, Rows, charts, short
-from batchnav.report.metrics import load_metrics, series, smooth
+from batchnav.report.charts import (
+    BOTTOM,
+    COLOURS,
+    LEARNING,
+    LEFT,
+    MAX_POINTS,
+    RIGHT,
+    TOP,
+    Rows,
+    charts,
+    load_metrics,
+    series,
+    short,
+    smooth,
+)
 from batchnav.tasks.goal_state import METRICS
 from batchnav.training.loop import summary
 

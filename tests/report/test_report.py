@@ -18,9 +18,16 @@ from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.evaluation.trajectories import PoseCameras
 from batchnav.observation import Spec
-from batchnav.report.breakdown import compared_by
-from batchnav.report.episodes import MAX_PICTURES, SUBPIXELS, shown_steps
-from batchnav.report.evaluation import bar_ends, listed, to_film, write_report
+from batchnav.report.evaluation import (
+    MAX_PICTURES,
+    SUBPIXELS,
+    bar_ends,
+    compared_by,
+    listed,
+    shown_steps,
+    to_film,
+    write_report,
+)
 from batchnav.tasks.goal_state import METRIC_SPECS
 from batchnav.types import Metric
 from batchnav.view.mosaic import HOLE, colour

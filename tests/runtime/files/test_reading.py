@@ -17,7 +17,7 @@ from batchnav.data.procthor.houses import read_houses
 from batchnav.data.sources.scene_source import read_asset
 from batchnav.errors import BatchnavError, ConfigError
 from batchnav.mapping.predictor import load_occupancy
-from batchnav.report.metrics import load_metrics
+from batchnav.report.charts import load_metrics
 from batchnav.runtime.files.reading import read_array, read_regular, read_text
 from batchnav.sensors.redwood import load_table
 from batchnav.training.config import TrainingConfig
