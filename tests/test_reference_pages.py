@@ -11,7 +11,7 @@ import batchnav
 from batchnav.cli import COMMANDS, bench, data, navmesh
 from batchnav.cli.train import ALL_OPTIONS, COMMON
 from batchnav.envs.config import PRESETS
-from batchnav.procedural.families import FAMILIES
+from batchnav.procedural import FAMILIES
 from batchnav.tasks import TASKS
 from batchnav.training import start
 from batchnav.training.config import TrainingConfig

@@ -2,7 +2,7 @@
 
 A scene id is one of
 
-    FAMILY:SEED                               a procedural scene, as "house:7"; `procedural/families.py` lists families
+    FAMILY:SEED                               a procedural scene, as "house:7"; `procedural/__init__.py` lists families
     NAME.scene_dataset_config.json:SCENE      a scene of a dataset that the config describes
     PATH                                      a mesh file, a prepared scene, or a stage below Habitat's scene folder
 

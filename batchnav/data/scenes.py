@@ -101,7 +101,7 @@ def find_scene(
     Args:
         scene_id: one of
 
-            - "FAMILY:SEED", a procedural scene; `procedural/families.py` lists the families, such as house and hall;
+            - "FAMILY:SEED", a procedural scene; `procedural/__init__.py` lists the families, such as house and hall;
             - "CONFIG:NAME", a scene of the dataset that a `*.scene_dataset_config.json` file describes;
             - a path below `scenes_dir`, as Habitat's episodes name their scenes (a `.glb` is +Z up there);
             - the path of a prepared scene, or of another mesh file (+Y up).

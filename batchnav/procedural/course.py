@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.procedural.assemble import finish
+from batchnav.procedural.house import finish
 from batchnav.procedural.random_stream import RandomStream, seeded_stream
 from batchnav.procedural.solids import Solids
 from batchnav.types import TriangleMesh

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.procedural.assemble import finish
-from batchnav.procedural.furniture.pieces import decor, seating, storage, tables
-from batchnav.procedural.furniture.pieces.piece import Piece
-from batchnav.procedural.furniture.pieces.public import COUNTER, LOW_SHELF, PILLAR, PODIUM, TALL_SHELF, THIN_TABLE
+from batchnav.procedural.furniture import decor, living
+from batchnav.procedural.furniture.furnish import COUNTER, LOW_SHELF, PILLAR, PODIUM, TALL_SHELF, THIN_TABLE
+from batchnav.procedural.furniture.placement import Piece
+from batchnav.procedural.house import finish
 from batchnav.procedural.random_stream import RandomStream, seeded_stream
 from batchnav.procedural.solids import TURN, Solids, makes
 from batchnav.types import TriangleMesh
@@ -192,7 +192,7 @@ def _shop(hall: _Hall) -> None:
     else:
         hall.scatter(kinds, int(hall.area / rng.uniform(5, 12)), rng.uniform(0.5, 1.0))
     hall.along_walls((*kinds, TALL_SHELF), int(hall.area / 14))
-    hall.scatter((seating.STOOL, seating.POUFFE, decor.PLANT, THIN_TABLE), rng.integer(0, 8), 0.3)
+    hall.scatter((living.STOOL, living.POUFFE, decor.PLANT, THIN_TABLE), rng.integer(0, 8), 0.3)
 
 
 def _office(hall: _Hall) -> None:
@@ -200,35 +200,33 @@ def _office(hall: _Hall) -> None:
     for _ in range(rng.integer(0, 3)):
         hall.screen(rng.pick((*SCREENS, hall.height)), rng.pick((0.05, 0.1)))
     hall.scatter((PILLAR,), rng.integer(0, 4), 0.5)
-    hall.scatter((tables.DESK, THIN_TABLE, tables.DESK, tables.DINING_SET), int(hall.area / rng.uniform(7, 14)), 0.6)
-    hall.along_walls((storage.BOOKSHELF, storage.CHEST, LOW_SHELF, decor.PLANT, tables.DESK), int(hall.area / 12))
-    hall.scatter((seating.OFFICE_CHAIR, seating.CHAIR), int(hall.area / 12), 0.1)
+    hall.scatter((living.DESK, THIN_TABLE, living.DESK, living.DINING_SET), int(hall.area / rng.uniform(7, 14)), 0.6)
+    hall.along_walls((living.BOOKSHELF, living.CHEST, LOW_SHELF, decor.PLANT, living.DESK), int(hall.area / 12))
+    hall.scatter((living.OFFICE_CHAIR, living.CHAIR), int(hall.area / 12), 0.1)
 
 
 def _cafe(hall: _Hall) -> None:
     rng = hall.rng
     hall.along_walls((COUNTER,), rng.integer(1, 2))
     hall.scatter((COUNTER,), rng.integer(0, 2), 0.8)
-    hall.scatter((tables.DINING_SET, tables.SIDE_TABLE, THIN_TABLE), int(hall.area / rng.uniform(6, 12)), 0.5)
-    hall.scatter((seating.STOOL, seating.CHAIR, seating.STOOL), int(hall.area / 5), 0.12)
-    hall.along_walls((seating.SOFA, decor.PLANT, storage.BOOKSHELF), int(hall.area / 15))
+    hall.scatter((living.DINING_SET, living.SIDE_TABLE, THIN_TABLE), int(hall.area / rng.uniform(6, 12)), 0.5)
+    hall.scatter((living.STOOL, living.CHAIR, living.STOOL), int(hall.area / 5), 0.12)
+    hall.along_walls((living.SOFA, decor.PLANT, living.BOOKSHELF), int(hall.area / 15))
 
 
 def _lounge(hall: _Hall) -> None:
     hall.along_walls(
-        (seating.SOFA, storage.BOOKSHELF, storage.CHEST, tables.DESK, storage.TV_STAND, decor.PLANT, seating.ARMCHAIR),
+        (living.SOFA, living.BOOKSHELF, living.CHEST, living.DESK, living.TV_STAND, decor.PLANT, living.ARMCHAIR),
         3 + int(hall.area / 6),
     )
-    hall.scatter((tables.COFFEE_TABLE, tables.DINING_SET, seating.ARMCHAIR, THIN_TABLE), 1 + int(hall.area / 14), 0.4)
-    hall.scatter((seating.CHAIR, seating.STOOL, seating.POUFFE, tables.SIDE_TABLE), 1 + int(hall.area / 9), 0.15)
+    hall.scatter((living.COFFEE_TABLE, living.DINING_SET, living.ARMCHAIR, THIN_TABLE), 1 + int(hall.area / 14), 0.4)
+    hall.scatter((living.CHAIR, living.STOOL, living.POUFFE, living.SIDE_TABLE), 1 + int(hall.area / 9), 0.15)
 
 
 def _empty(hall: _Hall) -> None:
     rng = hall.rng
     hall.scatter((PODIUM,), rng.integer(0, 2), 0.3)
     hall.scatter((PILLAR,), rng.integer(0, 12), 0.8)
-    hall.scatter(
-        (COUNTER, LOW_SHELF, seating.SOFA, seating.STOOL, THIN_TABLE), int(hall.area / rng.uniform(12, 40)), 0.6
-    )
+    hall.scatter((COUNTER, LOW_SHELF, living.SOFA, living.STOOL, THIN_TABLE), int(hall.area / rng.uniform(12, 40)), 0.6)
     for _ in range(rng.integer(0, 2)):
         hall.screen(rng.pick((*SCREENS, hall.height)), 0.12)

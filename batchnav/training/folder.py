@@ -27,7 +27,6 @@ import yaml
 from batchnav.config import load_config, shortened, to_dict
 from batchnav.errors import CheckpointError
 from batchnav.report.charts import Rows, load_metrics
-from batchnav.report.metrics import load_metrics
 from batchnav.report.page import RunPage
 from batchnav.runtime.files.atomic import check_writable, lock_folder, remove_leftovers, replacing
 from batchnav.runtime.files.reading import read_text

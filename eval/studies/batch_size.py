@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from batchnav.report.metrics import load_metrics
 
 from batchnav.cli.ranges import INTEGERS, run
 from batchnav.learning.config import PPOConfig

@@ -39,7 +39,7 @@ from batchnav.evaluation.play import Recording
 from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import make_plan
-from batchnav.procedural.plans.layout import CELL
+from batchnav.procedural.plans import CELL
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.scene import Scene

@@ -12,7 +12,7 @@ from batchnav.data.sources.asset import Frame, frame_of
 from batchnav.data.sources.orientation import mesh_warnings
 from batchnav.data.validate import validate
 from batchnav.errors import NavMeshError
-from batchnav.procedural.families import FAMILIES
+from batchnav.procedural import FAMILIES
 from batchnav.scene import scene as scenes
 from batchnav.scene.frames import rotation_of
 from batchnav.types import TriangleMesh

@@ -4,7 +4,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from batchnav.report.metrics import load_metrics, series, smooth
 
 from batchnav.errors import BatchnavError
 from batchnav.learning.loss import LossStats, MaskStats

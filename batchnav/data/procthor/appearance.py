@@ -15,9 +15,8 @@ import numpy as np
 
 from batchnav.data.files import is_number
 from batchnav.procedural.materials.finishes import Finish
-from batchnav.procedural.materials.patterns import Color, hsv
 from batchnav.procedural.materials.surface import make_surface
-from batchnav.procedural.materials.textures import FIRST, TEXTURE_FAMILIES
+from batchnav.procedural.materials.textures import FIRST, TEXTURE_FAMILIES, Color, hsv
 from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Group, Run
 from batchnav.types import Surface

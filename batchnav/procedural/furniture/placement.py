@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import ndimage
 
-from batchnav.procedural.furniture.pieces.piece import Piece
-from batchnav.procedural.plans.layout import CELL, OUTSIDE, Layout, Room
-from batchnav.procedural.plans.openings import LEAF_CLEARANCE, Opening
+from batchnav.procedural.plans import CELL, LEAF_CLEARANCE, OUTSIDE, Layout, Opening, Room
 from batchnav.procedural.random_stream import RandomStream
-from batchnav.procedural.shell.walls import WOODWORK, Face, on_face
 from batchnav.procedural.solids import TURN, Solids
+from batchnav.procedural.walls import WOODWORK, Face, on_face
+
+Build = Callable[[Solids, RandomStream, float, float, float], None]
+"""build(solids, draw, width, depth, height): append one piece, centred, standing on y = 0, facing +Z."""
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A kind of furniture; sizes in metres."""
+
+    build: Build
+    width: Range
+    depth: Range
+    height: Range
+    front: float = 0.0
+    """Depth of free floor in front, metres."""
+
+    def size(self, rng: RandomStream) -> tuple[float, float, float]:
+        """Random width, depth and height, metres, in whole centimetres."""
+        width, depth, height = (round(rng.uniform(*r), 2) for r in (self.width, self.depth, self.height))
+        return width, depth, height
+
 
 _GRID = CELL / 2
 """Side of a grid cell, metres."""

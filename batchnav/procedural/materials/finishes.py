@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.procedural.materials.patterns import Color, hsv
-from batchnav.procedural.materials.textures import FIRST, LIBRARY, TEXTURE_FAMILIES, texture
+from batchnav.procedural.materials.textures import FIRST, LIBRARY, TEXTURE_FAMILIES, Color, hsv, texture
 from batchnav.procedural.random_stream import RandomStream
 
 METRES, GRAIN, FIT = "metres", "grain", "fit"

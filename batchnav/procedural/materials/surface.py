@@ -11,6 +11,7 @@ triangles of 1,024 houses take 0.65 GB.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,14 +22,16 @@ from batchnav.procedural.materials.finishes import (
     FINISHES,
     FIT,
     GRAIN,
+    NUM_KINDS,
     Finish,
     kind_of,
     make_palette,
     without_texture,
 )
-from batchnav.procedural.materials.textures import METRES, texture
+from batchnav.procedural.materials.textures import LIBRARY, METRES, texture
 from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import TURN, Group, Run, turned
+from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.types import LIGHT_STEPS, Material, Surface
 
 CATEGORIES = (
@@ -244,3 +247,32 @@ def _unwrap(corners, normal, flat: _Runs, counts, finishes: list[Finish], finish
         uv[:, :, k] = np.where(upside_down[:, None], np.where(whole[:, None], 1.0 - value, -value), value)
     uv -= np.where(whole[:, None], 0.0, np.floor(uv.min(1)))[:, None]  # small values keep their precision
     return uv.astype(np.float32)
+
+
+# The library of materials that `scene.material_sampling` samples from when it randomises the materials of houses
+
+_SEED = 0x5A7C4
+"""First part of the library's seed: its random numbers are independent of all others."""
+SAMPLES, PALETTES = 1024, 128
+"""Number of finishes sampled for each material name, and of house palettes that they use."""
+
+
+@functools.cache
+def make_material_library() -> MaterialLibrary:
+    """`SAMPLES` finishes for each material name, distributed as in houses, sorted by kind; equal on every machine."""
+    rng = RandomStream(_SEED)
+    palettes = [make_palette(rng) for _ in range(PALETTES)]
+    found: list[list[Finish]] = [[] for _ in range(NUM_KINDS)]
+    for name, finish_of in FINISHES.items():
+        for i in range(SAMPLES):
+            finish = finish_of(rng, palettes[i % PALETTES])
+            found[kind_of(name, finish)].append(finish)
+    starts = np.cumsum([0, *map(len, found)]).astype(np.int32)
+    materials = [material for kind in found for finish in kind for material in _both(finish)]
+    return MaterialLibrary(tuple(materials), tuple(map(texture, range(len(LIBRARY)))), starts)
+
+
+def _both(finish: Finish) -> tuple[Material, Material]:
+    """A finish, and a material with its mean colour."""
+    plain = finish if finish.texture < 0 else without_texture(finish)
+    return Material((*finish.color, 1.0), finish.texture), Material((*plain.color, 1.0))

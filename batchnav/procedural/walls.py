@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchnav.procedural.plans.layout import CELL, OUTSIDE, Layout
-from batchnav.procedural.plans.openings import Opening
+from batchnav.procedural.plans import CELL, OUTSIDE, Layout, Opening
 from batchnav.procedural.solids import Group, Solids
 
 _TUCK = 0.01

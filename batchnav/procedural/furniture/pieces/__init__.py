@@ -1,1 +1,0 @@
-"""Pieces of furniture: one file per kind, each with the ranges of its sizes."""

@@ -1,1 +1,0 @@
-"""Floor plans: rooms on a grid, doors and windows."""

@@ -1,1 +1,0 @@
-"""Walls, floors, ceilings and their openings."""
