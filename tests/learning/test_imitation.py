@@ -116,7 +116,6 @@ def test_an_expert_stops_inside_the_success_distance():
             {"imitation": {"expert": "map_planner", "schedule": "cosine"}},
             r"imitation\.schedule: found 'cosine', expected one",
         ),
-        ({"imitation": {"expert": "map_planner", "share": 0.3}}, r"imitation\.share: found 0.3 .*schedule: linear"),
         ({"env": {"body": {"control": "velocity"}}}, r"with velocity control"),
     ],
 )
