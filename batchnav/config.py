@@ -5,6 +5,7 @@ range is a ConfigError that names the key.
 
     base: pointnav_depth_cpu        # another configuration: a path relative to this file, or a bundled name
     env: {preset: challenge_2020}   # named settings of a part, where the part has presets
+    policy: {memory: lstm, lstm: {layers: 1}}   # settings of a part are in the section of its name
 
 Keys of this file override those of the base and of the preset; mappings are merged at every level, lists are replaced.
 
@@ -19,6 +20,7 @@ import difflib
 import numbers
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -29,18 +31,135 @@ from batchnav.runtime.files.reading import read_regular
 
 T = TypeVar("T")
 
-__all__ = ["BASE", "KINDS", "PRESETS", "from_dict", "in_range", "load_config", "shortened", "to_dict", "validate"]
+__all__ = [
+    "BASE", "CHOICES", "KINDS", "PRESETS", "Registry", "bounded", "from_dict", "in_range", "load_config", "sectioned",
+    "shortened", "to_dict", "validate",
+]  # fmt: skip
 
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 2**20, 32, 100_000
 """Limits of a configuration file: bytes, nesting levels, and values after alias expansion."""
 KINDS = "kinds"
 """Metadata key of a dataclass field whose settings are one of several kinds: a function without arguments that returns
 the dataclasses by name. A file selects one with `name`: `task: {name: pointnav, max_steps: 200}`."""
+CHOICES = "choices"
+"""Metadata key of a dataclass field that holds the name of a part, or names of parts: their registries, a tuple of
+`Registry`. The dataclass is decorated by `sectioned`."""
+RANGE = "range"
+"""Metadata key of a dataclass field: its lowest and highest valid value (`bounded`)."""
 PRESETS = "presets"
 """Metadata key of a dataclass field: a function without arguments that returns named values of the field. A file
 selects one with `preset`: `env: {preset: challenge_2020, camera: {height: 64}}`."""
 BASE = "base"
 """Top-level key that names the configuration to inherit from."""
+
+
+class Registry(dict[str, Any]):
+    """Parts by name, such as encoders, that a field of a configuration chooses from.
+
+    A part that has settings of its own declares them as `Config`, a frozen dataclass whose fields all have defaults.
+    Registering the part gives the configuration a section of its name with these settings, in YAML, on the command
+    line and in Python. Parts with one `section` share their settings.
+
+        ENCODERS["mine"] = Mine          # with Mine.Config
+        PolicyConfig(encoder="mine", mine=Mine.Config(depth=3))        # policy: {encoder: mine, mine: {depth: 3}}
+    """
+
+    def __init__(self, parts: Mapping[str, Any] | None = None):
+        super().__init__(parts or {})
+        self.kinds: list[type] = []
+        """Configurations that choose from it."""
+
+    def __setitem__(self, name: str, part: Any) -> None:
+        for kind in self.kinds if hasattr(part, "Config") else ():
+            if getattr(part, "section", name) in {field.name for field in kind._own_fields}:  # type: ignore[attr-defined]
+                raise ConfigError(
+                    f"{name}: found a part of this name, expected another: {kind.__name__} has such a key"
+                )
+        super().__setitem__(name, part)
+        self._declare()
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._declare()
+
+    def _declare(self) -> None:
+        for kind in self.kinds:
+            _declare_sections(kind)
+
+    def section(self, name: str) -> str | None:
+        """Name of the section with the settings of a part; None for a part without settings or an unknown one."""
+        part = self.get(name)
+        return getattr(part, "section", name) if hasattr(part, "Config") else None
+
+    @property
+    def sections(self) -> dict[str, type]:
+        """Configurations of the parts that have settings, by name of the section."""
+        return {section: self[name].Config for name in self if (section := self.section(name)) is not None}
+
+
+def sectioned(kind: type[T]) -> type[T]:
+    """Decorator of a frozen dataclass that chooses parts by name: it gets a field for the settings of each part.
+
+    The fields follow the registries (`CHOICES`): a part that is registered later adds its field to the class. Each has
+    the default settings of its part as default.
+    """
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # a dataclass
+        for registry in field.metadata.get(CHOICES, ()):
+            registry.kinds.append(kind)
+    kind._own_fields = dataclasses.fields(kind)  # type: ignore[attr-defined,arg-type]
+    _declare_sections(kind)
+    return kind
+
+
+def _declare_sections(kind: Any) -> None:
+    """Make `kind` a dataclass of its own fields and of a field for each section of its registries."""
+    own = {field.name: field for field in kind._own_fields}
+    sections: dict[str, type] = {}
+    for registry in (registry for field in own.values() for registry in field.metadata.get(CHOICES, ())):
+        sections |= registry.sections
+    for name in _MADE.intersection(vars(kind)):
+        delattr(kind, name)
+    kind.__annotations__ = {field.name: field.type for field in own.values()} | sections
+    fields = own | {name: dataclasses.field(default=config()) for name, config in sections.items()}
+    for name, field in fields.items():
+        setattr(kind, name, field)
+    dataclasses.dataclass(frozen=True)(kind)
+
+
+_MADE = frozenset({"__delattr__", "__eq__", "__hash__", "__init__", "__match_args__", "__repr__", "__setattr__"})
+"""Attributes that the decorator `dataclass` makes and does not overwrite."""
+
+
+def chosen(config: Any, field: str) -> Any:
+    """Settings of the part that a field of a configuration names; None for a part without settings.
+
+    ConfigError for an unknown name.
+    """
+    name = getattr(config, field)
+    registries = next(f.metadata[CHOICES] for f in dataclasses.fields(config) if f.name == field)
+    section = next((registry.section(name) for registry in registries if name in registry), "")
+    if section == "":
+        known = ", ".join(known for registry in registries for known in registry)
+        raise ConfigError(f"{field}: found {shortened(name)}, expected one of {known}")
+    return None if section is None else getattr(config, section)
+
+
+def sections_in_use(config: Any) -> set[str]:
+    """Names of the sections of the parts that a configuration chooses, and of those in its property `also_in_use`."""
+    found: set[str] = set(getattr(config, "also_in_use", ()))
+    for field in dataclasses.fields(config):
+        names = getattr(config, field.name)
+        for registry in field.metadata.get(CHOICES, ()):
+            found |= {registry.section(name) or "" for name in ((names,) if isinstance(names, str) else names)}
+    return found
+
+
+def bounded(default: Any, low: float, high: float) -> Any:
+    """A dataclass field with a default and a range of valid values, both ends included.
+
+    The range holds for each value of a tuple; None is valid too where the annotation allows it.
+    """
+    return dataclasses.field(default=default, metadata={RANGE: (low, high)})
 
 
 def load_config(path: str | Path, kind: type[T]) -> T:
@@ -159,7 +278,7 @@ def _build(kind: type[T], data: Any, where: str) -> T:
             values[key] = _convert(value, hints[key], name)
     result: Any = kind(**values)
     try:
-        result.validate()
+        _check(result)
     except ConfigError as error:
         raise ConfigError(f"{where}.{error}" if where else str(error)) from error
     return result
@@ -173,13 +292,20 @@ def to_dict(config: Any) -> dict:
             return {key: plain(entry) for key, entry in value.items()}
         return list(value) if isinstance(value, tuple) else to_dict(value) if dataclasses.is_dataclass(value) else value
 
-    values = {f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
+    unused = _section_names(config) - sections_in_use(config)
+    values = {f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config) if f.name not in unused}
     for f in dataclasses.fields(config):
         if KINDS in f.metadata:
             kind = type(getattr(config, f.name))
             names = [name for name, known in f.metadata[KINDS]().items() if known is kind]
             values[f.name] = dict(zip(("name",), names, strict=False)) | values[f.name]
     return values
+
+
+def _section_names(config: Any) -> set[str]:
+    """Names of the sections of a configuration's parts, whether in use or not."""
+    own = getattr(config, "_own_fields", None)
+    return set() if own is None else {f.name for f in dataclasses.fields(config)} - {f.name for f in own}
 
 
 def _default(field: dataclasses.Field) -> Any:
@@ -209,8 +335,10 @@ def _of_kind(field: dataclasses.Field, data: dict, where: str) -> Any:
     return _build(kinds[name], values, where)
 
 
-def validate(config: Any) -> None:
+def validate(config: Any, where: str = "") -> None:
     """Validate a dataclass and the dataclasses in its fields. ConfigError for the first invalid value.
+
+    `where`: dotted path of the dataclass with a dot at its end, for messages; "" for the whole configuration.
 
     Command-line options change fields without the checks of `from_dict`; call this afterwards.
     """
@@ -218,11 +346,28 @@ def validate(config: Any) -> None:
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
         if typing.get_origin(hints[f.name]) is Literal:
-            _convert(value, hints[f.name], f.name)
-        for part in value.values() if isinstance(value, dict) else (value,):
+            _convert(value, hints[f.name], f"{where}{f.name}")
+        parts = (
+            {f"{f.name}.{name}": part for name, part in value.items()} if isinstance(value, dict) else {f.name: value}
+        )
+        for name, part in parts.items():
             if dataclasses.is_dataclass(part):
-                validate(part)
-    config.validate()
+                validate(part, f"{where}{name}.")
+    try:
+        _check(config)
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from error
+
+
+def _check(config: Any) -> None:
+    """ConfigError for a value of a dataclass out of the range of its field, or that its method `validate` refuses."""
+    for field in dataclasses.fields(config):
+        if RANGE in field.metadata:
+            value = getattr(config, field.name)
+            for single in value if isinstance(value, tuple) else () if value is None else (value,):
+                check_range(field.name, single, *field.metadata[RANGE])
+    if hasattr(config, "validate"):
+        config.validate()
 
 
 def _convert(value: Any, hint: Any, name: str) -> Any:
@@ -262,7 +407,11 @@ _NUMBERS = {int: numbers.Integral, float: numbers.Real}
 
 def in_range(config: Any, name: str, low: float, high: float) -> None:
     """ConfigError where the field `name` of a dataclass is outside `low` to `high`, both included."""
-    value = getattr(config, name)
+    check_range(name, getattr(config, name), low, high)
+
+
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """ConfigError, with the name, where a value is outside `low` to `high`, both included."""
     if not low <= value <= high:  # NaN fails here too
         raise ConfigError(f"{name}: found {shortened(value)}, expected {low:g} to {high:g}")
 

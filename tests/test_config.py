@@ -2,15 +2,17 @@
 
 import dataclasses
 import itertools
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from batchnav.cartpole.config import CartPoleRun
-from batchnav.config import from_dict, load_config, to_dict, validate
+from batchnav.config import CHOICES, Registry, bounded, chosen, from_dict, load_config, sectioned, to_dict, validate
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ConfigError
+from batchnav.runtime.console.command_line import parse_options
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBConfig
 from batchnav.tasks.flee import FleeConfig
@@ -190,3 +192,74 @@ def test_preset_sets_defaults_of_the_environment():
     assert run.env.body == PRESETS["challenge_2021"].body
     with pytest.raises(ConfigError, match=r"env\.preset: found 'x', expected one of habitat_pointnav_v1"):
         from_dict(TrainingConfig, {"env": {"preset": "x"}})
+
+
+PARTS = Registry()
+"""Parts of `Assembly`, by name."""
+
+
+class Wheel:
+    """A part with settings."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        spokes: int = bounded(8, 1, 64)
+
+
+class Seat:
+    """A part without settings."""
+
+
+@sectioned
+@dataclasses.dataclass(frozen=True)
+class Assembly:
+    """A configuration that chooses one part."""
+
+    part: str = dataclasses.field(default="seat", metadata={CHOICES: (PARTS,)})
+    size: int = bounded(1, 1, 9)
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    inner: Assembly = dataclasses.field(default_factory=Assembly)
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    monkeypatch.setitem(PARTS, "seat", Seat)
+    monkeypatch.setitem(PARTS, "wheel", Wheel)
+    return PARTS
+
+
+def test_a_part_that_is_registered_later_has_a_section(monkeypatch):
+    before = Assembly()
+    monkeypatch.setitem(PARTS, "wheel", Wheel)
+    values = {"part": "wheel", "wheel": {"spokes": 3}}
+    found = from_dict(Whole, {"inner": values}).inner
+    assert found == Assembly("wheel", wheel=Wheel.Config(3)) and chosen(found, "part") == Wheel.Config(3)
+    assert to_dict(found) == values | {"size": 1} and pickle.loads(pickle.dumps(found)) == found
+    assert dataclasses.replace(before, part="wheel") == Assembly("wheel")
+    assert parse_options(Whole, "p", ["--inner.wheel.spokes", "5"]).inner.wheel.spokes == 5
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match=r"inner\.wheel: unknown key"):
+        from_dict(Whole, {"inner": values})
+
+
+def test_only_sections_in_use_are_written(parts):
+    config = Assembly("seat", wheel=Wheel.Config(3))
+    assert to_dict(config) == {"part": "seat", "size": 1} and chosen(config, "part") is None
+    with pytest.raises(ConfigError, match="part: found 'x', expected one of seat, wheel"):
+        chosen(Assembly("x"), "part")
+
+
+def test_ranges_of_fields_are_checked_in_files_and_after_the_command_line(parts):
+    with pytest.raises(ConfigError, match=r"^inner\.wheel\.spokes: found 65, expected 1 to 64"):
+        from_dict(Whole, {"inner": {"wheel": {"spokes": 65}}})
+    with pytest.raises(ConfigError, match=r"^inner\.size: found 0, expected 1 to 9"):
+        validate(Whole(Assembly(size=0)))
+
+
+def test_a_part_with_the_name_of_a_key_is_refused():
+    with pytest.raises(ConfigError, match="size: found a part of this name, expected another: Assembly has such a key"):
+        PARTS["size"] = Wheel
+    assert "size" not in PARTS
