@@ -1,8 +1,8 @@
 """Download of datasets into the folders that Habitat's own tool uses.
 
-Interrupted downloads continue where they stopped. Archives and files are checked by size, and by checksum where one is
-known: from the catalogue, from Hugging Face, or from an earlier download of the same archive. Files are unpacked,
-renamed and linked only after these checks.
+huggingface_hub downloads repositories; this module downloads archives. Interrupted downloads continue where they
+stopped. Archives are checked by size, and by checksum where one is known: from the catalogue, or from an earlier
+download of the same archive. Files are unpacked, renamed and linked only after these checks.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse, responses
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, Source, file_list, is_present, version_folder
 from batchnav.data.files import write_json_gz
-from batchnav.data.listing import MAX_PAGES, DownloadError, ListedFile, check_listing, read_page
+from batchnav.errors import BatchnavError
 from batchnav.runtime.files.atomic import replacing
 from batchnav.runtime.files.reading import open_regular, read_text
 
@@ -40,8 +41,7 @@ TIMEOUT = 60.0
 ATTEMPTS = 5
 """Consecutive connections without data after which a download fails. The wait before the next doubles from 1 second."""
 MAX_FILES, MAX_RATIO, MAX_UNPACKED = 200_000, 100, 2**30
-"""Bounds of an archive: number of files, also of a list of files; unpacked bytes at most MAX_RATIO times its size plus
-MAX_UNPACKED."""
+"""Bounds of an archive: number of files; unpacked bytes at most MAX_RATIO times its size plus MAX_UNPACKED."""
 MAX_HEADER, MAX_HEADERS = 2**16, 2**28
 """Bounds of a tar file's extended headers (pax records, long names), which are read into memory: bytes of one, and of
 all of them."""
@@ -52,7 +52,10 @@ _BLOCK = 2**20
 _MAX_TAG = 2**16
 """Largest size of the files with a checksum or an entity tag, bytes."""
 _WHOLE_SIZE = re.compile(r"/([0-9]{1,18})$")
-_NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
+
+
+class DownloadError(BatchnavError):
+    """A dataset that cannot be downloaded: unknown, not allowed, interrupted, damaged."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,12 @@ class Login:
     username: str = ""
     password: str = ""
 
-    def header(self, url: str) -> str:
+    @property
+    def header(self) -> str:
         """The Authorization header; empty without a password."""
         if not self.password:
             return ""
-        if not self.username or "/datasets/" in url:
+        if not self.username:
             return f"Bearer {self.password}"
         return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
@@ -88,13 +92,15 @@ def download(uids: Sequence[str], data: Path, login: Login | None = None, replac
         source = SOURCES[uid]
         if source.needs and not login.password and (replace or not is_present(uid, source, data)):
             raise DownloadError(f"{uid}: needs {source.needs} ({source.licence})")
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, disable=not sys.stderr.isatty()) as progress:
-        for uid in wanted:
-            source = SOURCES[uid]
-            if replace or not is_present(uid, source, data):
-                _fetch(uid, source, data, login, progress)
-            _link(version_folder(uid, source, data), data / source.link)
+    for uid in wanted:
+        source = SOURCES[uid]
+        folder = version_folder(uid, source, data)
+        if replace or not is_present(uid, source, data):
+            if source.is_repository:
+                _fetch_repository(source, folder, login)
+            else:
+                _fetch_archive(uid, source, data, login)
+        _link(folder, data / source.link)
     return sorted({data / SOURCES[uid].link for uid in wanted})
 
 
@@ -106,14 +112,11 @@ def _members(uid: str) -> Sequence[str]:
     return GROUPS.get(uid, (uid,))
 
 
-def _fetch(uid: str, source: Source, data: Path, login: Login, progress: Progress) -> None:
-    """Download, check and unpack one source."""
+def _fetch_archive(uid: str, source: Source, data: Path, login: Login) -> None:
+    """Download, check and unpack an archive."""
     folder = version_folder(uid, source, data)
-    if source.is_repository:
-        _fetch_repository(uid, source, folder, login, progress)
-        return
     archive = data / "versioned_data" / ".downloads" / PurePosixPath(urllib.parse.urlparse(source.url).path).name
-    digest = fetch_file(source.url, archive, login.header(source.url), progress, uid)
+    digest = fetch_file(source.url, archive, login.header, uid)
     known = archive.with_name(f"{archive.name}.sha256")
     expected = source.sha256 or (read_text(known, DownloadError, _MAX_TAG).strip() if known.is_file() else "")
     if expected and digest != expected:
@@ -131,106 +134,72 @@ def _fetch(uid: str, source: Source, data: Path, login: Login, progress: Progres
     archive.unlink()
 
 
-def _fetch_repository(uid: str, source: Source, folder: Path, login: Login, progress: Progress) -> None:
-    """Download and check all files of a Hugging Face dataset at a revision; the folder is renamed at the end."""
+def _fetch_repository(source: Source, folder: Path, login: Login) -> None:
+    """Download a Hugging Face dataset at a revision; the folder is renamed at the end."""
+    from huggingface_hub import HfApi, snapshot_download  # takes a second
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils import disable_progress_bars
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    host, _, name = source.url.partition("/datasets/")
     part = folder.with_name(f".{folder.name}.part")
-    rows = _listing(source, login)
-    for i, (path, size, is_large, expected) in enumerate(rows):
-        target = _below(part, path)
-
-        def digest(size=size, is_large=is_large):
-            # The checksum of a small file is git's: SHA-1 of a header and the content.
-            return hashlib.sha256() if is_large else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-
-        if target.is_file() and _hash(target, digest()) == expected:  # complete from an earlier attempt
-            continue
-        url = f"{source.url}/resolve/{source.version}/{urllib.parse.quote(path)}"
-        found = fetch_file(url, target, login.header(source.url), progress, f"{uid} {i + 1}/{len(rows)}", digest())
-        if found != expected:
-            target.unlink()
-            raise DownloadError(f"{url}: found checksum {found}, expected {expected}; removed, download it again")
+    access: dict[str, Any] = {"endpoint": host, "token": login.password or None}
+    try:
+        # Without the commit, `snapshot_download` would return an incomplete folder when the host cannot be reached.
+        commit = HfApi(**access).dataset_info(name, revision=source.version).sha
+        snapshot_download(
+            name, repo_type="dataset", revision=commit, local_dir=part, cache_dir=part / ".cache", **access
+        )
+    except HfHubHTTPError as error:
+        raise DownloadError(f"{source.url}: {_reason(error.response.status_code)}") from error
+    except Exception as error:  # of the HTTP client, of files and of invalid answers
+        text = " ".join(str(error).split())[:300]
+        raise DownloadError(f"{source.url}: cannot be downloaded ({text}); run the same command to continue") from error
+    shutil.rmtree(part / ".cache")
+    if not any(part.iterdir()):
+        raise DownloadError(f"{source.url}: found no files at version {source.version}, expected at least one")
     if folder.is_dir():
         shutil.rmtree(folder)
     os.replace(part, folder)
 
 
-def _listing(source: Source, login: Login) -> list[ListedFile]:
-    """The files of a Hugging Face dataset."""
-    host, _, name = source.url.partition("/datasets/")
-    page = f"{host}/api/datasets/{name}/tree/{source.version}?recursive=true"
-    origin, seen, rows = urllib.parse.urlparse(page)[:2], set(), []
-    while page:
-        if urllib.parse.urlparse(page)[:2] != origin or page in seen:
-            raise DownloadError(f"{source.url}: its list of files continues at {page}, expected a new page of {host}")
-        seen.add(page)
-        try:
-            with _open(page, login.header(source.url)) as answer:
-                rows += read_page(answer)
-                following = _NEXT_PAGE.search(answer.headers.get("Link", ""))
-        except urllib.error.HTTPError as error:
-            raise DownloadError(f"{page}: {_reason(error)}") from error
-        except (OSError, HTTPException) as error:
-            raise DownloadError(f"{page}: cannot be read ({error}); try again") from error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DownloadError(f"{page}: found no list of files ({error})") from error
-        if len(rows) > MAX_FILES or len(seen) >= MAX_PAGES:
-            raise DownloadError(
-                f"{source.url}: its list of files does not end: found {len(rows)} files on {len(seen)} pages, expected "
-                f"at most {MAX_FILES} on {MAX_PAGES}"
-            )
-        page = urllib.parse.urljoin(page, following[1]) if following else ""
-    if not rows:
-        raise DownloadError(f"{source.url}: found no files at version {source.version}, expected at least one")
-    return check_listing(rows, source.url)
-
-
-def fetch_file(url: str, path: Path, authorization: str, progress: Progress, title: str, digest=None) -> str:
-    """Download a file to `path`, continuing an earlier attempt. Returns its checksum as hexadecimal digits.
+def fetch_file(url: str, path: Path, authorization: str, title: str) -> str:
+    """Download a file to `path`, continuing an earlier attempt. Returns its SHA-256 as hexadecimal digits.
 
     Args:
         url: address.
         path: file to write.
         authorization: value of the Authorization header; empty for none.
-        progress: shows the download.
         title: name in the progress display.
-        digest: empty hash of `hashlib`; None: SHA-256.
 
     Raises DownloadError where the server refuses, or ATTEMPTS connections in a row fail.
     """
     part = path.with_name(f"{path.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
-    task = progress.add_task(title, total=None)
-    failures = 0
-    while True:
-        begin = part.stat().st_size if part.is_file() else 0
-        problem: Exception | str
-        try:
-            done = _append(url, part, authorization, progress, task)
-        except urllib.error.HTTPError as error:
-            raise DownloadError(f"{url}: {_reason(error)}") from error
-        except (OSError, HTTPException, ValueError) as error:
-            done, problem = False, error
-        else:
-            problem = "the connection ended early"
-        if done:
-            break
-        failures = 0 if part.is_file() and part.stat().st_size > begin else failures + 1
-        if failures >= ATTEMPTS:
-            raise DownloadError(f"{url}: cannot be downloaded ({problem}); run the same command to continue")
-        time.sleep(2.0**failures / 2)
-    found = _hash(part, digest or hashlib.sha256())
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    failures, done = 0, False
+    with Progress(*columns, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(title, total=None)
+        while not done:
+            begin = part.stat().st_size if part.is_file() else 0
+            problem: Exception | str = "the connection ended early"
+            try:
+                done = _append(url, part, authorization, progress, task)
+            except urllib.error.HTTPError as error:
+                raise DownloadError(f"{url}: {_reason(error.code)}") from error
+            except (OSError, HTTPException, ValueError) as error:
+                problem = error
+            if not done:
+                failures = 0 if part.is_file() and part.stat().st_size > begin else failures + 1
+                if failures >= ATTEMPTS:
+                    raise DownloadError(f"{url}: cannot be downloaded ({problem}); run the same command to continue")
+                time.sleep(2.0**failures / 2)
+    with open_regular(part, DownloadError) as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
     part.with_name(f"{part.name}.tag").unlink(missing_ok=True)
     os.replace(part, path)
-    progress.remove_task(task)
     return found
-
-
-def _hash(path: Path, digest) -> str:
-    """Checksum of a file."""
-    with open_regular(path, DownloadError) as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _append(url: str, part: Path, authorization: str, progress: Progress, task) -> bool:
@@ -279,10 +248,11 @@ def _open(url: str, authorization: str, headers: dict | None = None) -> HTTPResp
     return urllib.request.urlopen(request, timeout=TIMEOUT)
 
 
-def _reason(error: urllib.error.HTTPError) -> str:
-    if error.code in (401, 403):
-        return f"access denied ({error.code}): accept the dataset's terms, and give --username and --password"
-    return f"the server answered {error.code} {error.reason}"
+def _reason(code: int) -> str:
+    """What an HTTP status means for a download."""
+    if code in (401, 403):
+        return f"access denied ({code}): accept the dataset's terms, and give --username and --password"
+    return f"the server answered {code} {responses.get(code, '')}".rstrip()
 
 
 def unpack(archive: Path, folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ def server(monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.files, server.moved, server.links, server.broken, server.requests = {}, {}, {}, [], []
     server.login = server.range = server.length = ""
-    server.piece = 0
+    server.piece, server.commit, server.sizes = 0, "", {}
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=functools.partial(server.serve_forever, 0.01), daemon=True).start()
     monkeypatch.setattr(downloading.time, "sleep", lambda _: None)

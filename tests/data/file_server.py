@@ -9,7 +9,21 @@ CONTENT = bytes(range(256)) * 20_000
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves `server.files` with byte ranges; breaks off where `server.broken` says, asks for `server.password`."""
+    """Serves `server.files` with byte ranges; breaks off where `server.broken` says, asks for `server.login`.
+
+    With `server.commit` it names the commit of a repository, as Hugging Face does.
+    """
+
+    def do_HEAD(self):
+        data = self.server.files.get(self.path)
+        if data is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("ETag", f'"{hashlib.md5(data).hexdigest()}"')
+        self.send_header("X-Repo-Commit", self.server.commit)
+        self.send_header("Content-Length", str(self.server.sizes.get(self.path, len(data))))
+        self.end_headers()
 
     def do_GET(self):
         server = self.server
