@@ -26,7 +26,7 @@ _PUBLIC = {
     "load_scenes": "batchnav.data.scenes",
     "make_house": "batchnav.procedural",
     "SceneBank": "batchnav.scene.bank",
-    "RaycastRenderer": "batchnav.renderers.raycast.renderer",
+    "RaycastRenderer": "batchnav.renderers.raycast",
     "OpenGLRenderer": "batchnav.renderers.opengl.renderer",
     "render": "batchnav.sensors.scene_images",
     "NavConfig": "batchnav.envs.config",

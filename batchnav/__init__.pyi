@@ -21,7 +21,7 @@ from batchnav.navmesh.settings import NavMeshSettings as NavMeshSettings
 from batchnav.policy.weights import load_policy as load_policy
 from batchnav.procedural import make_house as make_house
 from batchnav.renderers.opengl.renderer import OpenGLRenderer as OpenGLRenderer
-from batchnav.renderers.raycast.renderer import RaycastRenderer as RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer as RaycastRenderer
 from batchnav.scene.bank import SceneBank as SceneBank
 from batchnav.scene.mesh import load_mesh as load_mesh
 from batchnav.scene.scene import Scene as Scene

@@ -5,9 +5,9 @@ import functools
 import numpy as np
 import torch
 import trimesh
+from render_reference import pixel_directions
 
 from batchnav.mapping.state import SIDE
-from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.sensors.by_name import camera_sensors

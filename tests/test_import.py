@@ -28,7 +28,7 @@ class Hidden(importlib.abc.MetaPathFinder):
         if name.partition(".")[0] in ("numba_cuda", "cuda"):
             raise ModuleNotFoundError(name)
 sys.meta_path[:] = [Hidden(), *(finder for finder in sys.meta_path if "numba_cuda" not in type(finder).__module__)]
-import batchnav.cartpole.env, batchnav.cli.train, batchnav.gym.vector
+import batchnav.cartpole.env, batchnav.cli.train, batchnav.gym.envs
 print(len(batchnav.cartpole.env.CartPoleEnv(4).reset(seed=0)[0]))
 """
 

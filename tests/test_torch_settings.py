@@ -25,7 +25,7 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import ENCODERS
 from batchnav.policy.memories import MEMORIES
 from batchnav.policy.weights import load_policy, save_policy
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
 from batchnav.sensors.camera import CameraConfig

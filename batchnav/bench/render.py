@@ -31,7 +31,6 @@ from batchnav.errors import DeviceError
 from batchnav.renderers.base import Renderer
 from batchnav.renderers.choose import RENDERERS, random_views
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
-from batchnav.renderers.reference import pixel_directions
 from batchnav.report.results import append_rows, print_table, row, save_chart
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.threads import num_threads
@@ -209,7 +208,7 @@ def embree(scene: Scene) -> Aim:
         rays = [
             (
                 np.repeat(p[None], size * size, 0),
-                pixel_directions(h, size, size, 90.0).reshape(-1, 3).astype(np.float32),
+                _pixel_directions(h, size),
             )
             for p, h in zip(position, heading, strict=True)
         ]
@@ -325,3 +324,11 @@ def _timed(draw: Callable, calls: int, device: torch.device) -> float:
 def _version(package: str) -> str:
     """Installed version of a package."""
     return importlib.metadata.version(package)
+
+
+def _pixel_directions(heading: float, size: int) -> np.ndarray:
+    """Ray directions f32 [size * size, 3] through the pixels of a square image of 90 degrees; forward component 1."""
+    right = (2 * np.arange(size) + 1 - size)[None, :, None] / size
+    s, c = np.sin(heading), np.cos(heading)
+    directions = np.array([-s, 0, -c]) + right * np.array([c, 0, -s]) - right.reshape(size, 1, 1) * np.array([0, 1, 0])
+    return directions.reshape(-1, 3).astype(np.float32)

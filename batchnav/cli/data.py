@@ -171,8 +171,7 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
     """
     from batchnav.data.scenes import load_scene
     from batchnav.envs.config import NavConfig, config_of
-    from batchnav.export.glb import save_glb
-    from batchnav.export.urdf import save_urdf
+    from batchnav.export.glb import save_glb, save_urdf
     from batchnav.policy.weights import load_policy
     from batchnav.runtime.files.bundled import find_policy
 

@@ -108,7 +108,7 @@ def session_of(options: Options) -> Session:
     from batchnav.evaluation.players import environment_of, find_players
     from batchnav.runtime.device import resolve_device
     from batchnav.runtime.files.bundled import find_episodes
-    from batchnav.view.viewer.open_session import open_session
+    from batchnav.view.viewer.session import open_session
 
     device = resolve_device(options.device)
     players, config = {}, None

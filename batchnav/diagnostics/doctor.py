@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -15,13 +15,166 @@ from batchnav.data.episodes.episode_file import load_episodes
 from batchnav.data.scene_ref import scene_ids
 from batchnav.data.scenes import measure_scenes, played_scene
 from batchnav.diagnostics.installation import Finding, package
-from batchnav.diagnostics.memory import predict_memory
+from batchnav.envs.observations import observation_sources, space_of, specs_of
 from batchnav.errors import DeviceError
+from batchnav.learning.rollout import Rollout
+from batchnav.navmesh.scratch import search_scratch
+from batchnav.observation import memory_of
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.memory import state_tensors
+from batchnav.procedural import make_material_library
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.extras import install_command
 from batchnav.runtime.threads import num_threads
+from batchnav.scene.resident import SceneSize, num_resident_scenes
+from batchnav.scene.textures import Palette
+from batchnav.sensors.frame import BYTES_RENDERED, images_needed
+from batchnav.sim.bodies import Bodies
+from batchnav.sim.episodes import SamplingQueue
+from batchnav.sim.simulator import CHUNKS_PER_THREAD
+from batchnav.tasks import TASKS
 from batchnav.training.config import TrainingConfig
+
+# Prediction of the device memory of a training run, before it starts: `predict_memory`
+
+META = torch.device("meta")
+"""PyTorch's device for tensors with shape and dtype but no data."""
+COPIES_OF_WEIGHTS = 4
+"""Weights, gradients, and the optimiser's two moments, all float32."""
+SAMPLE_STEPS, SAMPLE_FRAMES = 32, 64
+"""Most steps of the sequences that the network is measured with, and the least number of their frames."""
+LARGEST_IN_BACKWARD = 3
+"""Gradients of the largest layer's size that the backward pass allocates in addition to the saved activations."""
+
+
+def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: torch.device) -> dict[str, int]:
+    """Bytes of all tensors at the peak of a run, by part.
+
+    The driver, CUDA's context and rounding by the allocator are not included. Activations are those of the uncompiled
+    network; the compiled one may save fewer. A texture counts once for each scene that has it, and once more for
+    the material library.
+
+    Args:
+        run: configuration of the run.
+        scenes: sizes of its scenes, from `data.scenes.measure_scenes`.
+        device: device of the run. The network runs there on a few frames.
+    """
+    scenes = [scene.with_appearance(run.appearance_fields) for scene in scenes]
+    largest, specs = SceneSize.largest(scenes), specs_of(run.env)
+    resident = num_resident_scenes(scenes, run.scenes.resident_scenes, run.scenes.gigabytes)
+    storage = {spec.name: spec.stored_on(device) for spec in specs}
+    observations = space_of(specs)
+    policy = ActorCritic(observations, run.env.body.action_space, run.policy).to(device)
+    weights = sum(parameter.nbytes for parameter in policy.parameters())
+    frames = run.ppo.frames_per_update // run.ppo.minibatches
+    steps = min(run.ppo.rollout_steps, SAMPLE_STEPS)
+    in_memory = resident * largest.num_bytes if resident else sum(scene.num_bytes for scene in scenes)
+    return {
+        "scenes": in_memory + (_library_bytes() if run.scenes.randomize_materials else 0),
+        "simulator": _simulator(run, largest, device),
+        "images": _images(run, device, largest.semantic is not None),
+        "rollout": _rollout(run, policy, storage, device),
+        "weights and optimiser": COPIES_OF_WEIGHTS * weights,
+        "learning": round(frames * _kept_per_frame(policy, storage, device, steps)),
+    }
+
+
+def _library_bytes() -> int:
+    """Bytes of the library that materials are sampled from."""
+    palette = Palette()
+    palette.add_library(make_material_library())
+    return sum(array.nbytes for array in palette.arrays())
+
+
+def _simulator(run: TrainingConfig, largest: SceneSize, device: torch.device) -> int:
+    """Bytes of bodies, task and search memory."""
+    n, task = run.ppo.num_envs, TASKS[run.env.task_name]
+    parts = (Bodies.empty(n, META), SamplingQueue.empty(n, META), *task.arrays(n, META, run.env.task))
+    origin = n * 8 + 16  # scene of each environment, the seed, and the number of the first environment
+    rows = task.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
+    scratch = sum(search_scratch(largest.search_size, r, META).data.nbytes for r in rows)
+    return sum(tensor.nbytes for part in parts for tensor in _tensors(part)) + origin + scratch
+
+
+def _tensors(part) -> Iterator[torch.Tensor]:
+    """The tensors of nested tuples."""
+    if isinstance(part, torch.Tensor):
+        yield part
+    else:
+        for entry in part:
+            yield from _tensors(entry)
+
+
+def _images(run: TrainingConfig, device: torch.device, has_semantic: bool) -> int:
+    """Bytes of rendered images, of observation sources, and of the environment's observations."""
+    n, sources = run.ppo.num_envs, observation_sources(run.env).values()
+    total = sum(n * math.prod(source.spec.shape) * source.spec.dtype.itemsize for source in sources)
+    for (camera, scale, *_), readers in images_needed(sources, has_semantic).items():
+        config, both = run.env.all_cameras[camera], any(source.requires.triangles for source in readers)
+        total += n * scale**2 * config.height * config.width * BYTES_RENDERED * (2 if both else 1)
+    return total + memory_of(sources, n, device)
+
+
+def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> int:
+    """Bytes of the rollout and of the recurrent state that the next rollout starts from."""
+    num_envs = run.ppo.num_envs
+    rollout = Rollout(policy.rollout_shapes, storage, run.ppo.rollout_steps, num_envs, META, (), policy.actions)
+    tensors = [value for value in vars(rollout).values() if isinstance(value, torch.Tensor)]
+    total = sum(tensor.nbytes for tensor in [*tensors, *rollout.obs.values()])
+    # A state on `device`, since its types may depend on it.
+    state = num_envs * sum(tensor.nbytes for tensor in state_tensors(policy.initial_state(1, device)))
+    return total - rollout.action.nbytes + 2 * state  # `action` is a view
+
+
+def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device, steps: int) -> float:
+    """Peak bytes per frame of a learning step, measured with sequences of a few environments."""
+    # The two numbers are coprime: a tensor whose size occurs with both does not grow with the frames (as the weights
+    # in bfloat16), and does not count.
+    few = max(SAMPLE_FRAMES // steps, 2)
+    more = 2 * few + 1
+    before, after = (_kept(policy, storage, device, steps, envs) for envs in (few, more))
+    grown = sum(size for size, _ in after) - sum(size for size, _ in before)
+    largest = max((size for size, of_layer in after if of_layer and (size, True) not in before), default=0)
+    return grown / (steps * (more - few)) + LARGEST_IN_BACKWARD * largest / (steps * more)
+
+
+def _kept(
+    policy: ActorCritic, dtypes: Mapping[str, torch.dtype], device: torch.device, steps: int, envs: int
+) -> list[tuple[int, bool]]:
+    """Tensors that a learning step on `steps` steps of `envs` environments saves for the backward pass.
+
+    Returns:
+        Bytes of each saved storage, in the order of the layers, and True where its layer computes a gradient for it.
+    """
+    kept: dict[int, tuple[torch.UntypedStorage, bool]] = {}
+    own = {parameter.untyped_storage().data_ptr() for parameter in policy.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            # tensors saved by this package's own kernels never require a gradient
+            kept[storage.data_ptr()] = storage, tensor.is_floating_point() and storage.data_ptr() not in read
+        return tensor
+
+    obs = {
+        name: torch.rand(steps, envs, *shape, dtype=torch.float32, device=device).to(dtypes[name])
+        for name, shape in policy.observation_shapes.items()
+    }
+    kind = policy.actions
+    read = {value.untyped_storage().data_ptr() for value in obs.values()}
+    actions = torch.zeros(steps, envs, *kind.shape, dtype=kind.dtype, device=device)
+    starts = torch.zeros(steps, envs, dtype=torch.bool, device=device)
+    state = policy.initial_state(envs, device)
+    with (
+        torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"),
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+    ):
+        seen = policy.evaluate(obs, actions, starts, state, actions)
+    sizes = [(storage.nbytes(), of_layer) for storage, of_layer in kept.values()]
+    del seen
+    return sizes
+
 
 CUDA_PACKAGES = ("numba-cuda", "cuda-bindings", "nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink")
 """Packages that compile kernels for a GPU. Conda and the system's toolkit may have them under other names."""

@@ -1,7 +1,7 @@
 """ONNX files of policies: one step of the network, for ONNX Runtime and other programs without PyTorch.
 
 The network is exported in its inference form: with running normalisation inside, and without the autograd functions
-that training on the CPU uses. The batch size is free. `batchnav.export.deployment` names inputs and outputs.
+that training on the CPU uses. The batch size is free. `batchnav.export.onnx_policy` names inputs and outputs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import copy
 import importlib.util
 import json
 import logging
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,17 +20,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from batchnav.config import to_dict
+from batchnav.data.files import read_json
+from batchnav.envs.config import NavConfig, config_of, trained_config, warn_other_cameras, with_camera
+from batchnav.envs.observations import specs_of
 from batchnav.errors import ArgumentError, BatchnavError, MissingPackageError
-from batchnav.export.deployment import (
-    EPISODE_START,
-    NEXT_STATE,
-    PREVIOUS_ACTION,
-    VALUE,
-    deployment_config,
-    describe,
-    read_specs,
-    state_names,
-)
+from batchnav.observation import Spec
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.memory import map_state, state_tensors
@@ -37,6 +33,208 @@ from batchnav.policy.weights import load_policy
 from batchnav.runtime.extras import install_command
 from batchnav.runtime.files.atomic import check_target, replacing
 from batchnav.runtime.torch_defaults import torch_defaults
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sim.bodies import ACTIONS, FORWARD, LEFT, LOOK_DOWN, LOOK_UP, NUM_ACTIONS, RIGHT, BodyConfig
+
+# Description of a policy for a program on a robot: cameras, inputs with units and conventions, actions, as JSON.
+#
+# The file is self-contained: a program reads it beside the ONNX file without this package.
+# `docs/howto/deploy_on_a_robot.md` describes its fields.
+
+FORMAT = "batchnav deployment 1"
+"""Name of the file format."""
+PREVIOUS_ACTION, EPISODE_START, STATE = "previous_action", "episode_start", "state"
+"""Inputs of the ONNX file beside the observations; only policies with memory have them."""
+VALUE, NEXT_STATE = "value", "next_state"
+"""Outputs of the ONNX file beside the action distribution. States of several tensors have names with a number."""
+MEANINGS = {
+    "depth": "Planar depth, along the camera's forward axis: clip((metres - min_depth) / (max_depth - min_depth), 0, "
+    "1). Pixels without a measurement have hole_value. Row 0 is the top, column 0 is on the left.",
+    "rgb": "Red, green and blue, 0 to 255. Row 0 is the top, column 0 is on the left.",
+    "normals": "Unit normals of surfaces in the camera's frame.",
+    "ego_map": "Egocentric map from batchnav.export.RobotMapper.",
+    "waypoint": "From batchnav.export.RobotMapper: remaining path length, metres, and bearing of the next waypoint, "
+    "radians, positive to the left.",
+    "gps": "Position relative to the start: metres ahead and to the right of the start pose.",
+    "compass": "Heading relative to the start, radians, positive to the left, in (-pi, pi].",
+    "heading": "Heading relative to the world's -Z axis (x of ROS), radians, positive to the left, in (-pi, pi].",
+    "pointgoal": "Distance to the goal, metres, and its bearing, radians, positive to the left, in (-pi, pi].",
+    "objectgoal": "Index of the goal's category in environment.task.categories.",
+    "goal_mask": "255 where the pixel shows an object of the goal's category, else 0.",
+    "imagegoal": "Red, green and blue, 0 to 255, of the image at the goal.",
+    "goal_hfov": "Horizontal field of view of the camera that took imagegoal, radians.",
+}  # fmt: skip
+"""Meaning of an observation by the sensor's name; sensors of other cameras have a prefix."""
+
+
+def deployment_config(
+    policy: PolicyAgent, camera_height: float | None = None, hfov_deg: float | None = None
+) -> NavConfig:
+    """The environment of a policy on a robot: that of its training, with the robot's main camera.
+
+    Logs a warning for a camera that the policy was not trained with.
+
+    Args:
+        policy: the policy.
+        camera_height: height of the camera above the floor, metres; None: that of training.
+        hfov_deg: horizontal field of view, degrees; None: that of training.
+
+    ConfigError for an invalid camera.
+    """
+    config = with_camera(config_of(policy.info), camera_height, hfov_deg)
+    warn_other_cameras("policy", policy.info, config)
+    return config
+
+
+def read_specs(policy: PolicyAgent, config: NavConfig) -> list[Spec]:
+    """Specs of the observations that a policy reads, in its order.
+
+    ArgumentError for an observation that its environment does not have, or has in another shape.
+    """
+    specs, found = {spec.name: spec for spec in specs_of(config)}, []
+    for name, shape in policy.network.observation_shapes.items():
+        if name not in specs or specs[name].shape != shape:
+            offered = ", ".join(f"{spec.name} {list(spec.shape)}" for spec in specs.values())
+            raise ArgumentError(
+                f"policy: found the observation {name} {list(shape)}, expected one of its environment: {offered}; "
+                "only policies of NavEnv can be exported"
+            )
+        found.append(specs[name])
+    return found
+
+
+def describe(policy: PolicyAgent, config: NavConfig) -> dict[str, Any]:
+    """The description as values for JSON.
+
+    Args:
+        policy: the policy.
+        config: its environment on the robot, from `deployment_config`.
+    """
+    trained = trained_config(policy.info)
+    return {
+        "format": FORMAT, "task": config.task_name, "expert": policy.info.get("expert"),
+        "frames": policy.info.get("frames"),
+        "cameras": {
+            name or "main": _camera(camera, trained.all_cameras[name]) for name, camera in config.all_cameras.items()
+        },
+        "depth": {name: getattr(config.depth, name) for name in ("min_depth", "max_depth", "hole_value")},
+        "inputs": [*map(_observation, read_specs(policy, config)), *_recurrent_inputs(policy)],
+        "outputs": _outputs(policy),
+        "actions": _actions(config.body),
+        "body": {"radius": config.body.agent_radius, "height": config.body.agent_height},
+        "environment": to_dict(config),
+    }  # fmt: skip
+
+
+def read_description(path: str | Path) -> dict[str, Any]:
+    """The description in a JSON file. ArgumentError where it cannot be read or is none."""
+    found = read_json(Path(path), ArgumentError, gzipped=False)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        kind = found.get("format") if isinstance(found, dict) else type(found).__name__
+        raise ArgumentError(f"{path}: found format {kind!r}, expected {FORMAT!r}; write it again by `batchnav export`")
+    return found
+
+
+def state_names(count: int, prefix: str = STATE) -> list[str]:
+    """Names of the tensors of a memory's state in the ONNX file, in the order of `policy.memory.state_tensors`."""
+    return [prefix] if count == 1 else [f"{prefix}_{index}" for index in range(count)]
+
+
+def _camera(camera: CameraConfig, trained: CameraConfig) -> dict[str, Any]:
+    """A pinhole camera: size, fields of view, pose on the body, and the ranges of training."""
+    focal = camera.width / 2 / math.tan(math.radians(camera.hfov_deg) / 2)
+    return {
+        "width": camera.width, "height": camera.height, "hfov_deg": camera.hfov_deg,
+        "vfov_deg": round(math.degrees(2 * math.atan(camera.height / 2 / focal)), 6),
+        "focal_length_pixels": round(focal, 6),
+        "height_above_floor": camera.camera_height, "forward": camera.camera_forward, "left": camera.camera_left,
+        "heading_deg": camera.camera_heading_deg, "pitch_deg": camera.camera_pitch_deg,
+        "trained_heights": list(trained.heights), "trained_hfov_deg": list(trained.hfovs_deg),
+    }  # fmt: skip
+
+
+def _observation(spec: Spec) -> dict[str, Any]:
+    """An observation: name, type, shape, range and meaning; null for a sensor without a known meaning."""
+    kind = next((kind for kind in MEANINGS if spec.name == kind or spec.name.endswith(f"_{kind}")), "")
+    limits = [value if math.isfinite(value) else None for value in (float(spec.low), float(spec.high))]
+    return {
+        "name": spec.name, "dtype": str(spec.dtype).removeprefix("torch."), "shape": ["batch", *spec.shape],
+        "range": limits, "meaning": MEANINGS.get(kind),
+    }  # fmt: skip
+
+
+def _recurrent_inputs(policy: PolicyAgent) -> list[dict[str, Any]]:
+    """The inputs beside the observations; none without memory."""
+    network = policy.network
+    state = state_tensors(network.initial_state(1))
+    if not state:
+        return []
+    start = _value(EPISODE_START, "bool", ["batch"], "True at the first step of an episode; memory then restarts.")
+    kind = str(network.actions.dtype).removeprefix("torch.")
+    meaning = "Action of the step before, as it was chosen: not clipped. Any value where an episode starts."
+    previous = _value(PREVIOUS_ACTION, kind, ["batch", *network.actions.shape], meaning)
+    states = [
+        _state(policy, name, tensor, f"{name.replace(STATE, NEXT_STATE)} of the step before; zeros at the first.")
+        for name, tensor in zip(state_names(len(state)), state, strict=True)
+    ]
+    return [*([previous] if network.body.reads_previous_action else []), start, *states]
+
+
+def _outputs(policy: PolicyAgent) -> list[dict[str, Any]]:
+    """The outputs: distribution of the action, value, memory."""
+    network = policy.network
+    found = []
+    for name, meaning in _DISTRIBUTIONS[bool(network.actions.shape)].items():
+        size = network.actions.shape or (network.actions.num_outputs,)
+        found.append(_value(name, "float32", ["batch", *size], meaning))
+    found.append(_value(VALUE, "float32", ["batch"], "Estimate of the discounted reward until the episode ends."))
+    state = state_tensors(network.initial_state(1))
+    for name, tensor in zip(state_names(len(state), NEXT_STATE), state, strict=True):
+        found.append(_state(policy, name, tensor, f"{name.replace(NEXT_STATE, STATE)} of the next step."))
+    return found
+
+
+_DISTRIBUTIONS: dict[bool, dict[str, str]] = {
+    False: {"probabilities": "Probability of each action of the table."},
+    True: {"mean": "Mean of each component of the action.", "std": "Standard deviation of each component."},
+}
+"""Meaning of the distribution's parameters, for discrete and for continuous actions."""
+
+
+def _state(policy: PolicyAgent, name: str, tensor: torch.Tensor, meaning: str) -> dict[str, Any]:
+    """A tensor of the memory's state, with "batch" in the dimension that counts agents."""
+    sizes: list[Any] = list(tensor.shape)
+    sizes[policy.network.body.agent_dim] = "batch"
+    return _value(name, str(tensor.dtype).removeprefix("torch."), sizes, meaning)
+
+
+def _value(name: str, dtype: str, shape: list[Any], meaning: str) -> dict[str, Any]:
+    return {"name": name, "dtype": dtype, "shape": shape, "meaning": meaning}
+
+
+def _actions(body: BodyConfig) -> dict[str, Any]:
+    """The actions: a table of steps and turns, or ranges of two speeds."""
+    if body.is_discrete:
+        amounts = {
+            FORWARD: {"metres": body.forward_step}, LEFT: {"degrees": body.turn_angle_deg},
+            RIGHT: {"degrees": -body.turn_angle_deg}, LOOK_UP: {"camera_degrees": body.tilt_angle_deg},
+            LOOK_DOWN: {"camera_degrees": -body.tilt_angle_deg},
+        }  # fmt: skip
+        names = ACTIONS[: NUM_ACTIONS[body.control]]
+        table = [{"index": index, "name": name, **amounts.get(index, {})} for index, name in enumerate(names)]
+        return {"kind": "discrete", "table": table, "max_camera_degrees": body.max_tilt_deg}
+    velocity = body.velocity
+    return {
+        "kind": "velocity", "time_step": velocity.time_step,
+        "rule": "speed = lowest + (clip(action, -1, 1) + 1) / 2 * (highest - lowest); below both minima: stop",
+        "components": [
+            {"index": 0, "name": "forward", "unit": "m/s", "lowest": velocity.lin_vel_range[0],
+             "highest": velocity.lin_vel_range[1], "minimum": velocity.min_abs_lin_speed},
+            {"index": 1, "name": "left", "unit": "degrees/s", "lowest": velocity.ang_vel_range_deg[0],
+             "highest": velocity.ang_vel_range_deg[1], "minimum": velocity.min_abs_ang_speed_deg},
+        ],
+    }  # fmt: skip
+
 
 OLDEST_TORCH = (2, 7)
 """Oldest version of PyTorch whose exporter can write policies."""

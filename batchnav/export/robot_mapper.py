@@ -13,7 +13,7 @@ import torch
 
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.errors import ArgumentError
-from batchnav.export.deployment import read_description
+from batchnav.export.onnx_policy import read_description
 from batchnav.mapping.mapper import Mapper
 from batchnav.mapping.observations import EGO_MAP, MAP_SPECS, WAYPOINT
 from batchnav.navmesh.settings import NavMeshSettings

@@ -32,8 +32,8 @@ def register() -> None:
     for name in (*TASKS, "CartPole"):
         if (identifier := f"batchnav/{name}-v0") not in gymnasium.registry:
             gymnasium.register(
-                identifier, f"batchnav.gym.single:make_{'nav' if name in TASKS else 'cartpole'}",
-                vector_entry_point=f"batchnav.gym.vector:make_{'nav' if name in TASKS else 'cartpole'}",
+                identifier, f"batchnav.gym.envs:make_single_{'nav' if name in TASKS else 'cartpole'}",
+                vector_entry_point=f"batchnav.gym.envs:make_{'nav' if name in TASKS else 'cartpole'}",
                 kwargs={"task": TASKS[name]} if name in TASKS else {},
             )  # fmt: skip
 

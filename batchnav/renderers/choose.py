@@ -12,7 +12,7 @@ import torch
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.renderers.base import Renderer
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 
 RENDERERS: dict[str, type[Renderer]] = {"raycast": RaycastRenderer, "opengl": OpenGLRenderer}

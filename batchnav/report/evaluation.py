@@ -32,10 +32,8 @@ from batchnav.runtime.files.reading import read_text
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.types import Metric
-from batchnav.view.agent_map import map_picture, map_place
-from batchnav.view.goals import shown_goals
-from batchnav.view.mosaic import colour, holds_ids
-from batchnav.view.topdown import FLOOR_BAND, FOOT, TopDownMap
+from batchnav.view.topdown import FLOOR_BAND, FOOT, TopDownMap, map_picture, map_place, shown_goals
+from batchnav.view.video import colour, holds_ids
 
 # Episodes on the report page: floor plans, agents' trajectories on them, and filmstrips of sensor images
 

@@ -16,17 +16,20 @@ from numba import prange
 
 from batchnav.geometry.camera import pixel_ray, tan_half
 from batchnav.geometry.pose import camera_axes
-from batchnav.renderers.raycast.packet import (
+from batchnav.renderers.raycast import (
+    BLOCK_HEIGHT,
+    BLOCK_WIDTH,
     DEPTH_ROW,
+    NOTHING,
     PACKET_RAYS,
     PACKET_ROWS,
     TILE_HEIGHT,
     TILE_WIDTH,
     Camera,
+    closest_hit,
     trace_hits_again,
     trace_tile,
 )
-from batchnav.renderers.raycast.ray import BLOCK_HEIGHT, BLOCK_WIDTH, NOTHING, closest_hit
 from batchnav.runtime.kernels.arrays import to_device, view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel
 from batchnav.runtime.kernels.intrinsics import thread_array

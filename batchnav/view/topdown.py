@@ -1,17 +1,26 @@
-"""Top-down maps: floor plan, navigable area, and paths."""
+"""Top-down maps: floor plan, navigable area, paths, goals, and the map that an agent built."""
 
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from PIL import Image, ImageDraw, ImageFont
 
+from batchnav.data.episodes.episode import Episode
+from batchnav.data.objectnav.episode import ObjectNavEpisode
+from batchnav.data.objectnav.generate import nearest_view_points
 from batchnav.errors import ArgumentError
+from batchnav.evaluation.play import AgentMap
+from batchnav.mapping.state import SIDE, MapLayers
 from batchnav.navmesh.data import surface
 from batchnav.navmesh.islands import main_island
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 
 BLUE, ORANGE, GREEN, PURPLE = (0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167)
@@ -223,3 +232,85 @@ def _dashes(corners: np.ndarray, length: float) -> Sequence[np.ndarray]:
         at = np.concatenate([[begin], inner, [min(begin + length, walked[-1])]])
         parts.append(np.stack([np.interp(at, walked, corners[:, k]) for k in (0, 1)], axis=1))
     return parts
+
+
+# Goals of an episode as pictures show them: the nearest goal, objects, view points, and the shortest path
+
+_NO_POINTS = np.zeros((0, 3), np.float32)
+
+
+class ShownGoals(NamedTuple):
+    """Goals of one episode, metres."""
+
+    nearest: np.ndarray
+    """f32 [3]: the goal, or the view point, with the shortest geodesic distance from the start."""
+    path: np.ndarray
+    """f32 [K, 3]: the shortest path from the start to `nearest`."""
+    objects: np.ndarray = _NO_POINTS
+    """f32 [G, 3]: centres of the objects that are goals; empty for goals that are places."""
+    view_points: np.ndarray = _NO_POINTS
+    """f32 [P, 3]: view points of these objects."""
+
+
+def shown_goals(episode: Episode, scene: Scene) -> ShownGoals | None:
+    """The goals of an episode in the frame of its scene; None where it has none."""
+    start = np.array(episode.start_position, np.float32)
+    if isinstance(episode, ObjectNavEpisode):
+        objects = [g for g in scene.goals.objects if g.category == episode.goal_name] if scene.goals else []
+        if not objects:
+            return None
+        places = np.concatenate([goal.view_points for goal in objects])
+        row = int(nearest_view_points(scene.navmesh, start[None].astype(np.float64), places.astype(np.float64)).row[0])
+        centres = np.array([goal.position for goal in objects], np.float32)
+        return ShownGoals(places[row], scene.navmesh.shortest_path(start, places[row]), centres, places)
+    places = np.array([goal.position for goal in episode.goals], np.float32).reshape(-1, 3)
+    if not len(places):
+        return None
+    row = int(np.argmin(scene.navmesh.geodesic_distance(np.repeat(start[None], len(places), axis=0), places)))
+    return ShownGoals(places[row], scene.navmesh.shortest_path(start, places[row]))
+
+
+# The map that an agent built, to lay over a floor plan; and maps in little memory, one for each step
+
+EXPLORED, OCCUPIED, GOAL = (0, 114, 178, 70), (60, 30, 90, 150), (213, 94, 0, 220)
+"""Colours (RGBA) of explored cells, of occupied cells, and of cells in which the agent saw its goal."""
+
+
+def map_picture(built: AgentMap) -> Image.Image:
+    """RGBA image of the map, a pixel per cell: +X to the right, +Z downwards; unknown cells are transparent."""
+    pixels = np.zeros((SIDE * SIDE, 4), np.uint8)
+    pixels[built.layers.is_explored.cpu().numpy()] = EXPLORED
+    pixels[built.layers.is_occupied.cpu().numpy()] = OCCUPIED
+    if built.goal_cells is not None:
+        pixels[built.goal_cells.cpu().numpy()] = GOAL
+    return Image.fromarray(pixels.reshape(SIDE, SIDE, 4), "RGBA")
+
+
+def map_place(plan: TopDownMap, built: AgentMap) -> tuple[float, float, float]:
+    """Column and row of the map's corner on a floor plan, and its side, pixels."""
+    x, z, resolution = built.origin_and_resolution.double().tolist()
+    column, row = plan.to_pixels(np.array([x, 0.0, z])).tolist()
+    return column, row, SIDE * resolution * plan.pixels_per_metre
+
+
+PackedMap = tuple[bytes | None, ...]
+"""The tensors of an `AgentMap`, compressed: occupancy, explored, origin and resolution, and goal cells or None."""
+_TYPES = np.uint8, np.uint8, np.float32, np.bool_
+_FASTEST = 1
+"""Level of compression: a map is mostly zeros."""
+
+
+def packed_map(built: AgentMap) -> PackedMap:
+    """A map in about a hundredth of its memory."""
+    parts = (*built.layers, built.origin_and_resolution, built.goal_cells)
+    return tuple(None if part is None else zlib.compress(part.cpu().numpy().tobytes(), _FASTEST) for part in parts)
+
+
+def unpacked_map(packed: PackedMap) -> AgentMap:
+    """The map of `packed_map`, on the CPU."""
+    occupancy, explored, place, goal_cells = (
+        None if part is None else torch.from_numpy(np.frombuffer(zlib.decompress(part), kind).copy())
+        for part, kind in zip(packed, _TYPES, strict=True)
+    )
+    assert occupancy is not None and explored is not None and place is not None
+    return AgentMap(MapLayers(occupancy, explored), place, goal_cells)

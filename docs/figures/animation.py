@@ -25,9 +25,8 @@ from batchnav.runtime.files.atomic import replacing
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.scene import Scene
 from batchnav.sensors.scene_images import render
-from batchnav.view.mosaic import colour_depth, colour_ids
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
-from batchnav.view.video import caption
+from batchnav.view.video import caption, colour_depth, colour_ids
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 SENSORS = ("rgb", "depth", "semantic")

@@ -39,7 +39,7 @@ from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.scene_images import render
 from batchnav.sensors.sensor import Cameras
-from batchnav.view.mosaic import colour_depth, colour_ids, mosaic
+from batchnav.view.video import colour_depth, colour_ids, mosaic
 
 CAMERA_HEIGHT, FAR = 1.25, 10.0
 """Camera height above the floor, and depth of the last colour, metres."""

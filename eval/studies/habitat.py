@@ -29,8 +29,7 @@ from batchnav.data.folders import SCENES_DIR
 from batchnav.data.scenes import find_played
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.habitat import HabitatAgent
-from batchnav.habitat.side_by_side import Comparison, side_by_side
-from batchnav.habitat.simulator import check_comparable
+from batchnav.habitat.simulator import Comparison, check_comparable, side_by_side
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.atomic import replacing
 

@@ -17,7 +17,7 @@ from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, MeshError, NavMeshError
 from batchnav.navmesh.islands import list_islands, main_island
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene import scene as scenes
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.mesh import load_mesh

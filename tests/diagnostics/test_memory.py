@@ -7,8 +7,8 @@ import torch
 
 from batchnav.data.config import ScenesConfig
 from batchnav.data.scenes import find_scene, measure_scenes
-from batchnav.diagnostics import memory
-from batchnav.diagnostics.memory import predict_memory
+from batchnav.diagnostics import doctor
+from batchnav.diagnostics.doctor import predict_memory
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.observations import needed_appearance
@@ -164,7 +164,7 @@ def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
     run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, base_width=32))
     capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
     found = predict_memory(run, capacities, cpu)["learning"]
-    monkeypatch.setattr(memory, "LARGEST_IN_BACKWARD", 0)
+    monkeypatch.setattr(doctor, "LARGEST_IN_BACKWARD", 0)
     kept = predict_memory(run, capacities, cpu)["learning"]
     frames = run.ppo.num_envs * run.ppo.rollout_steps // run.ppo.minibatches
     assert found - kept == 3 * frames * 32 * 8 * 8 * 4  # channels, cells, float32

@@ -15,9 +15,9 @@ from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.replay import has_only_own_code
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
-from batchnav.gym.vector import GymnasiumNav
+from batchnav.gym.envs import GymnasiumNav
 from batchnav.renderers.choose import RENDERERS
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize

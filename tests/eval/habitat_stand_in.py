@@ -19,7 +19,7 @@ import trimesh
 
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings as OurSettings
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.types import TriangleMesh

@@ -83,8 +83,7 @@ def test_evaluation_of_other_tasks(policy, tmp_path):
 def test_viewer(policy, episodes):
     """The viewer's model plays every agent, shows what it sees, and can be driven, without viser."""
     pytest.importorskip("viser", reason="the viewer's library is not installed")
-    from batchnav.view.viewer.open_session import open_session
-    from batchnav.view.viewer.session import YOU
+    from batchnav.view.viewer.session import YOU, open_session
 
     players = find_players((policy, *REFERENCES), torch.device("cpu"), "pointnav")
     session = open_session((), episodes, players, torch.device("cpu"))

@@ -42,8 +42,7 @@ from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
-from batchnav.view.agent_map import map_picture, packed_map, unpacked_map
-from batchnav.view.topdown import AMBER, BLUE, TopDownMap
+from batchnav.view.topdown import AMBER, BLUE, TopDownMap, map_picture, packed_map, unpacked_map
 from batchnav.view.viewer.session import Session
 
 CATEGORIES = CHAIR, BED = "chair", "bed"

@@ -14,7 +14,7 @@ from batchnav.envs.observations import space_of, specs_of
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import evaluate
 from batchnav.evaluation.players import PolicyPlayer
-from batchnav.export.deployment import deployment_config
+from batchnav.export.onnx_policy import deployment_config
 from batchnav.habitat.agent import HabitatAgent
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent

@@ -12,7 +12,7 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import goal_categories_of, space_of, specs_of
-from batchnav.export.deployment import read_description
+from batchnav.export.onnx_policy import read_description
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig

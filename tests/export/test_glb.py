@@ -13,8 +13,7 @@ import batchnav
 from batchnav.cli import main
 from batchnav.envs.config import NavConfig
 from batchnav.errors import ArgumentError, MeshError
-from batchnav.export.glb import save_glb
-from batchnav.export.urdf import body_urdf, save_urdf
+from batchnav.export.glb import body_urdf, save_glb, save_urdf
 from batchnav.procedural import make_house
 from batchnav.scene.mesh import load_mesh
 from batchnav.sensors.camera import CameraConfig

@@ -13,8 +13,7 @@ from torch import nn
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import ArgumentError, ConfigError, MissingPackageError
 from batchnav.export import export_policy
-from batchnav.export.deployment import read_description
-from batchnav.export.onnx_policy import PolicyStep, write_onnx
+from batchnav.export.onnx_policy import PolicyStep, read_description, write_onnx
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.memories import MEMORIES

@@ -37,7 +37,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.goals import ObjectGoal, SceneGoals

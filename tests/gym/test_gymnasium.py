@@ -19,7 +19,7 @@ import batchnav
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym import TASKS as NAMES
-from batchnav.gym.vector import GymnasiumNav
+from batchnav.gym.envs import GymnasiumNav
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.resident import SceneSize
 from batchnav.tasks import TASKS

@@ -12,8 +12,7 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.habitat.agent import HabitatAgent
-from batchnav.habitat.mapper import HabitatMapper
+from batchnav.habitat.agent import HabitatAgent, HabitatMapper
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig

@@ -2,10 +2,10 @@
 
 import math
 
+import map_reference
 import numpy as np
 import torch
 
-from batchnav.mapping import reference
 from batchnav.mapping.costs import FREE_EDGE
 from batchnav.mapping.schedule import Schedule
 from batchnav.mapping.shortest_path import SearchBuffers
@@ -65,21 +65,21 @@ def reference_layers(layers, i, quadrants=None):
     quarters = np.zeros((SIDE, SIDE), int) if quadrants is None else unpacked(quadrants[i])
     counts = np.where(occupied, repeated, 0), np.where(occupied, 0, repeated)
     traversed = ~occupied & (obstacle | traversed)
-    return reference.Layers(obstacle, explored, traversed, *counts, inflated, interpolated, quarters)
+    return map_reference.Layers(obstacle, explored, traversed, *counts, inflated, interpolated, quarters)
 
 
 def start_maps(env, goals):
     """One `ReferenceMap` per agent, at the start of its episode. `goals`: x and z of each map's goal [N, 2], metres."""
-    bodies, body = env.sim.bodies, reference.Body(*map(float, env.mapper._parameters[:5]))
+    bodies, body = env.sim.bodies, map_reference.Body(*map(float, env.mapper._parameters[:5]))
     position, heading, goals = (values.cpu().numpy() for values in (bodies.position, bodies.heading, goals))
-    return [reference.ReferenceMap(position[i], float(heading[i]), goals[i], body) for i in range(env.num_envs)]
+    return [map_reference.ReferenceMap(position[i], float(heading[i]), goals[i], body) for i in range(env.num_envs)]
 
 
 def reference_camera(env, i):
     """The main camera of agent i as the reference mapper takes it."""
     cameras = env.frame.cameras("")
     values = (float(values[i]) for values in (cameras.heading, cameras.pitch, cameras.tan_half_hfov))
-    return reference.Camera(cameras.position[i].cpu().numpy(), *values)
+    return map_reference.Camera(cameras.position[i].cpu().numpy(), *values)
 
 
 def kernel_arguments():
@@ -107,8 +107,8 @@ def check_ptx(ptx):
 def reference_costs(layers, i, goal, predicted=None, quadrants=None):
     """Layers, traversal costs and cost-to-go of map i by the reference mapper. `goal`: row and column."""
     own = reference_layers(layers, i, quadrants)
-    costs = reference.traversal_costs(own, predicted)
-    return own, costs, reference.cost_to_go(own, costs, goal)
+    costs = map_reference.traversal_costs(own, predicted)
+    return own, costs, map_reference.cost_to_go(own, costs, goal)
 
 
 def agent_and_goal(env, i):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import map_reference
 import numpy as np
 import pytest
 import torch
@@ -13,7 +14,6 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
-from batchnav.mapping import reference, search_reference
 from batchnav.mapping.search import KIND, OBJECT, GoalMap, update_goal
 from batchnav.mapping.search_mapper import search_cuda
 from batchnav.mapping.shortest_path import POSITION
@@ -46,44 +46,44 @@ def seen_hits(env, maps, i):
     mask = (triangle >= 0) & (goal[triangle.clamp(min=0).long()] == env.task.goal_category[i] + 1)
     depth = env.frame.depth("", semantic=True)[i].cpu().numpy()
     ground = float(env.sim.bodies.position[i, 1])
-    return search_reference.goal_hits(maps[i], depth, mask.cpu().numpy(), reference_camera(env, i), ground)
+    return map_reference.goal_hits(maps[i], depth, mask.cpu().numpy(), reference_camera(env, i), ground)
 
 
 def test_frontiers_of_a_half_explored_plane():
-    layers = reference.Layers.empty()
+    layers = map_reference.Layers.empty()
     layers.explored[:, :100] = True
     layers.obstacle[50, 100] = True
     layers.inflate()
-    found = search_reference.frontiers(layers, is_open=True)
+    found = map_reference.frontiers(layers, is_open=True)
     rows = np.flatnonzero(found[:, 99])
     assert not found[:, :99].any() and not found[:, 100:].any()
     assert set(range(SIDE)) - set(rows.tolist()) == {49, 50, 51}, "cells next to the obstacle are inflated"
-    assert search_reference.frontiers(layers, is_open=False)[:, 99].all()
+    assert map_reference.frontiers(layers, is_open=False)[:, 99].all()
     layers.traversed[10, 99] = True
-    assert not search_reference.frontiers(layers, is_open=False)[10, 99]
+    assert not map_reference.frontiers(layers, is_open=False)[10, 99]
 
 
 def test_goals_come_before_frontiers_and_frontiers_behind_walls_come_last():
-    layers, hits = reference.Layers.empty(), np.zeros((SIDE, SIDE), int)
+    layers, hits = map_reference.Layers.empty(), np.zeros((SIDE, SIDE), int)
     layers.explored[:, :100] = True
-    straight = 2 * reference.FREE * 5 * reference.UNITS
-    assert search_reference.nearest_target(layers, hits, (50, 90)) == (4, 9 * straight)
-    hits[50, 60] = search_reference.HITS
-    assert search_reference.nearest_target(layers, hits, (50, 90)) == (1, 29 * straight)
+    straight = 2 * map_reference.FREE * 5 * map_reference.UNITS
+    assert map_reference.nearest_target(layers, hits, (50, 90)) == (4, 9 * straight)
+    hits[50, 60] = map_reference.HITS
+    assert map_reference.nearest_target(layers, hits, (50, 90)) == (1, 29 * straight)
     layers.obstacle[49:52, 59:62] = True
-    assert search_reference.nearest_target(layers, hits, (50, 90)) == (2, 28 * straight)
+    assert map_reference.nearest_target(layers, hits, (50, 90)) == (2, 28 * straight)
     layers.obstacle[48:53, 58:63] = True
-    kind, cost = search_reference.nearest_target(layers, hits, (50, 90))
-    assert kind == 3 and cost > search_reference.OBSTACLE_EDGE
+    kind, cost = map_reference.nearest_target(layers, hits, (50, 90))
+    assert kind == 3 and cost > map_reference.OBSTACLE_EDGE
     hits[50, 60] -= 1
     layers.obstacle[:, 97:100] = True
     layers.inflate()
     layers.explored[:, 100] = True
-    kind, cost = search_reference.nearest_target(layers, hits, (50, 90))
-    assert kind == 5 and cost > search_reference.OBSTACLE_EDGE
+    kind, cost = map_reference.nearest_target(layers, hits, (50, 90))
+    assert kind == 5 and cost > map_reference.OBSTACLE_EDGE
     layers.quadrants[:, 97:100] = 1  # obstacles with gaps
-    assert search_reference.nearest_target(layers, hits, (50, 90))[0] == 5
-    assert search_reference.nearest_target(reference.Layers.empty(), hits, (50, 90))[0] == 0
+    assert map_reference.nearest_target(layers, hits, (50, 90))[0] == 5
+    assert map_reference.nearest_target(map_reference.Layers.empty(), hits, (50, 90))[0] == 0
 
 
 def test_targets_agree_with_the_reference(house, device):
@@ -106,7 +106,7 @@ def test_targets_agree_with_the_reference(house, device):
                 place = maps[i].place(env.sim.bodies.position[i, [0, 2]].cpu().numpy())
                 here = int(place[1]), int(place[0])
                 layers = reference_layers(state.layers, i, state.quadrants)
-                kind, cost = search_reference.nearest_target(layers, own, here)
+                kind, cost = map_reference.nearest_target(layers, own, here)
                 assert int(counters[i, KIND]) == kind
                 assert kind == 0 or int(state.cost_to_go[i, 0]) == cost
                 kinds.add(kind)

@@ -2,6 +2,7 @@
 
 import itertools
 
+import map_reference
 import numpy as np
 import pytest
 import torch
@@ -11,7 +12,7 @@ from batchnav.agents.registry import make_reference_agent
 from batchnav.evaluation.play import evaluate
 from batchnav.evaluation.players import find_players
 from batchnav.evaluation.run import Evaluation
-from batchnav.mapping import quadrants, reference
+from batchnav.mapping import quadrants
 from batchnav.mapping.state import CELLS, CELLS_PER_WORD, SIDE, MapState
 from batchnav.runtime.files.bundled import find_split
 from batchnav.runtime.kernels.arrays import view
@@ -57,7 +58,7 @@ def test_every_cell_has_its_own_quadrants():
 
 
 def test_a_point_sets_the_bit_of_its_quarter():
-    for (z, x), bit in reference.QUARTERS.items():
+    for (z, x), bit in map_reference.QUARTERS.items():
         for c in range(8, 16):
             found = quadrant_bit(2 * SIDE + c, c + 0.1 + x / 2, 2.1 + z / 2)
             assert int(found) & 0xFFFFFFFF == bit << 4 * (c % 8)
@@ -71,9 +72,9 @@ def test_closed_edges_and_gaps_equal_the_reference(value):
     for dr, dc in itertools.product((-1, 0, 1), repeat=2):
         other = own[0] + dr, own[1] + dc
         here, there = (r * SIDE + c for r, c in (own, other))
-        expected = reference.is_closed(cells, own, other)
+        expected = map_reference.is_closed(cells, own, other)
         assert is_closed(here, there, state) == is_closed(there, here, state) == expected
-    assert is_gap(value) == (value in reference.GAPS)
+    assert is_gap(value) == (value in map_reference.GAPS)
 
 
 def test_a_wall_closes_the_edge_that_it_lies_along():

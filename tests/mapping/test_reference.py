@@ -2,6 +2,7 @@
 
 import math
 
+import map_reference
 import numpy as np
 import pytest
 import torch
@@ -17,7 +18,6 @@ from map_helpers import (
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
-from batchnav.mapping import reference
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.state import SIDE, MapLayers
 from batchnav.scene.bank import SceneBank
@@ -83,8 +83,8 @@ def test_paths_and_waypoints_agree(house, device):
             start, end = (tuple(np.floor(each[::-1]).astype(int).tolist()) for each in (place, goal))
             layers, costs, to_go = reference_costs(state.layers, i, end, None, state.quadrants)
             assert state.expected_cost[i] == to_go[start]
-            path = reference.extract_path(layers, costs, to_go, start)
-            expected = reference.waypoint(layers, to_go, path, place, float(env.sim.bodies.heading[i]))
+            path = map_reference.extract_path(layers, costs, to_go, start)
+            expected = map_reference.waypoint(layers, to_go, path, place, float(env.sim.bodies.heading[i]))
             distance, bearing = observation["waypoint"][i].tolist()
             size = float(state.origin_and_resolution[i, 2])
             if expected is None:
@@ -108,18 +108,18 @@ def test_traversal_costs():
     layers.quadrants[0, [4, 8, 9]] = 7, 5, 2
     predicted = np.zeros((SIDE, SIDE), int)
     predicted[0, 6] = 6 * COST_UNITS
-    costs = reference.traversal_costs(layers, predicted)[0, :10] / (2 * COST_UNITS)
+    costs = map_reference.traversal_costs(layers, predicted)[0, :10] / (2 * COST_UNITS)
     assert costs.tolist() == [1.0, 1.5, 2.0, 32.0, 500.0, 1500.0, 4.0, 100.0, 100.0, 300.0]
 
 
 def test_edge_costs():
     """Worked numbers, in units of a straight edge between free cells."""
-    layers = reference.Layers.empty()
+    layers = map_reference.Layers.empty()
     layers.explored[:] = True
     layers.obstacle[0, 2] = True
     layers.inflate()
-    costs, free = reference.traversal_costs(layers), 2 * 5 * 2 * COST_UNITS
-    edge = lambda cell, neighbour: reference.edge_cost(layers, costs, cell, neighbour) / free  # noqa: E731
+    costs, free = map_reference.traversal_costs(layers), 2 * 5 * 2 * COST_UNITS
+    edge = lambda cell, neighbour: map_reference.edge_cost(layers, costs, cell, neighbour) / free  # noqa: E731
     assert edge((9, 9), (9, 10)) == 1.0 and edge((9, 9), (10, 10)) == 1.4
     assert edge((0, 0), (0, 1)) == 1.25, "one of the two cells is inflated"
     assert edge((0, 1), (1, 2)) == pytest.approx(1.4 * (1.5 + 500) / 2), "a diagonal past an obstacle"
@@ -129,12 +129,12 @@ def test_edge_costs():
 
 def test_closed_edges():
     """A wall in the half of a cell towards its upper neighbour, and the end of a wall in a quarter."""
-    layers = reference.Layers.empty()
+    layers = map_reference.Layers.empty()
     layers.explored[:] = True
     layers.obstacle[4, 4], layers.quadrants[4, 4] = True, 1 + 2
     layers.obstacle[4, 9], layers.quadrants[4, 9] = True, 1
-    costs, free = reference.traversal_costs(layers), 2 * 5 * 2 * COST_UNITS
-    edge = lambda cell, neighbour: reference.edge_cost(layers, costs, cell, neighbour) / free  # noqa: E731
+    costs, free = map_reference.traversal_costs(layers), 2 * 5 * 2 * COST_UNITS
+    edge = lambda cell, neighbour: map_reference.edge_cost(layers, costs, cell, neighbour) / free  # noqa: E731
     assert edge((4, 4), (3, 4)) == edge((3, 4), (4, 4)) == (100 + 1 + 1000) / 2, "across the wall"
     assert edge((4, 4), (5, 4)) == edge((4, 4), (4, 5)) == (100 + 1) / 2, "from the free half"
     assert edge((4, 9), (3, 9)) == edge((4, 9), (4, 8)) == (100 + 1) / 2, "past the end of a wall"

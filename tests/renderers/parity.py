@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-
-from batchnav.renderers.reference import _first_hit, pixel_directions
+from render_reference import _first_hit, pixel_directions
 
 ABSOLUTE, RELATIVE = 1e-3, 1e-4
 """Metres, and per metre of depth, by which two pixels that see the same surface may differ."""

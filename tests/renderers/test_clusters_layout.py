@@ -6,8 +6,15 @@ from banks import room
 
 from batchnav.errors import DeviceError
 from batchnav.procedural import make_house
-from batchnav.renderers.opengl.clusters import MAX_TRIANGLES, build_clusters
-from batchnav.renderers.opengl.layout import Limits, arrange, buffer_sizes, check_memory, check_triangles
+from batchnav.renderers.opengl.layout import (
+    MAX_TRIANGLES,
+    Limits,
+    arrange,
+    buffer_sizes,
+    build_clusters,
+    check_memory,
+    check_triangles,
+)
 
 LIMITS = Limits(texture_size=16384, layers=2048, groups=65535, block=2**27, texels=2**27)
 

@@ -12,7 +12,7 @@ from batchnav.errors import DeviceError
 from batchnav.procedural import BENCHMARK_HOUSE, make_house
 from batchnav.renderers.opengl import gl, layout
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.mesh import load_mesh
 
 VIEWS = 160

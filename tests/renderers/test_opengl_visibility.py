@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from banks import assert_close, bank_of, room, soup, tensors
+from render_reference import pixel_directions, visibility_reference
 
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.procedural import make_house
 from batchnav.renderers.opengl import gl, layout
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
-from batchnav.renderers.reference import pixel_directions, visibility_reference
 
 CLEAR_OF_PLANES = 0.05
 """Cosine between ray and plane below which rounding moves where they meet."""

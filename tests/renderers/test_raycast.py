@@ -10,14 +10,14 @@ import trimesh
 from banks import as_mesh, assert_close, bank_of, render, room, soup, tensors
 from numba import njit
 from numba import types as nb
+from render_reference import pixel_directions
 
 from batchnav.geometry.camera import pixel_ray, tan_half
 from batchnav.geometry.pose import camera_axes
 from batchnav.procedural import BENCHMARK_HOUSE, make_house
-from batchnav.renderers.raycast import ray
-from batchnav.renderers.raycast import renderer as renderer_module
-from batchnav.renderers.raycast.renderer import RaycastRenderer
-from batchnav.renderers.reference import pixel_directions
+from batchnav.renderers import raycast
+from batchnav.renderers import raycast as renderer_module
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.runtime.kernels.arrays import to_device, view
 from batchnav.scene.bank import BVHData
 from batchnav.scene.bvh import MAX_LEVELS
@@ -35,7 +35,7 @@ def _ray_by_ray(bvh, scene, position, heading, tan_half_hfov, far, backface_cull
             direction = pixel_ray(
                 np.int32(row), np.int32(column), axes, np.int32(height), np.int32(width), tan_half_hfov
             )
-            depth, _ = ray.closest_hit(
+            depth, _ = raycast.closest_hit(
                 bvh, bvh.roots[scene], origin, direction, far, backface_culling, leaf_at_once, stack
             )
             depth_out[row, column] = depth if depth < far else np.float32(0.0)
@@ -110,7 +110,7 @@ def test_embree_sees_the_same_house(device, oracle, name, suffix):
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8])
 def test_rows_go_from_the_middle_out(count):
-    middle_out = njit(lambda k, count: ray.middle_out(k, count))
+    middle_out = njit(lambda k, count: raycast.middle_out(k, count))
     rows = [middle_out(np.int32(k), np.int32(count)) for k in range(count)]
     assert sorted(rows) == list(range(count)) and rows[0] == count // 2
     distances = [abs(2 * row + 1 - count) for row in rows]
@@ -125,7 +125,8 @@ def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx):
     triangles = nb.Array(nb.int32, 3, "C")
     depth, both = floats[3:], (floats[3], triangles)
     kernels = {
-        ray.depth_cuda: depth, ray.few_depth_cuda: depth, ray.visibility_cuda: both, ray.few_visibility_cuda: both
+        raycast.depth_cuda: depth, raycast.few_depth_cuda: depth, raycast.visibility_cuda: both,
+        raycast.few_visibility_cuda: both,
     }  # fmt: skip
     for kernel, written in kernels.items():
         ptx = compile_ptx(kernel, *read, *written)

@@ -5,11 +5,11 @@ import pytest
 import torch
 from banks import assert_close, bank_of, room, soup, tensors
 from parity import near_edges
+from render_reference import visibility_reference
 
 from batchnav.procedural import make_house
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
-from batchnav.renderers.raycast.renderer import RaycastRenderer
-from batchnav.renderers.reference import visibility_reference
+from batchnav.renderers.raycast import RaycastRenderer
 
 N = 24
 SILHOUETTES = 2e-3

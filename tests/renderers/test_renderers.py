@@ -8,12 +8,12 @@ import pytest
 import torch
 import trimesh
 from banks import DEPTH_ERROR, SILHOUETTES, as_mesh, assert_close, bank_of, render, room, soup, tensors
+from render_reference import pixel_directions, render_reference
 
 from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import tan_half
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
-from batchnav.renderers.raycast.renderer import RaycastRenderer
-from batchnav.renderers.reference import pixel_directions, render_reference
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.mesh import load_mesh
 from batchnav.types import TriangleMesh
 

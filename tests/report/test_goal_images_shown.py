@@ -16,9 +16,8 @@ from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.evaluation.trajectories import PoseCameras
 from batchnav.report.evaluation import write_report
-from batchnav.view.mosaic import colour
 from batchnav.view.topdown import TopDownMap
-from batchnav.view.video import video_frames
+from batchnav.view.video import colour, video_frames
 from batchnav.view.viewer.session import YOU, Session
 
 CONFIG = with_options(PRESETS["imagenav_houses"], {"height": 16, "width": 24, "max_steps": 20})

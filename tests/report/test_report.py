@@ -30,7 +30,7 @@ from batchnav.report.evaluation import (
 )
 from batchnav.tasks.goal_state import METRIC_SPECS
 from batchnav.types import Metric
-from batchnav.view.mosaic import HOLE, colour
+from batchnav.view.video import HOLE, colour
 
 CONFIG = with_options(NavConfig(), {"height": 8, "width": 12, "max_steps": 20})
 

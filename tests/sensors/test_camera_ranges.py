@@ -14,7 +14,7 @@ from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.camera import tan_half
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import MAIN, CameraConfig, camera_poses

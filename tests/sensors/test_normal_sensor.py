@@ -5,11 +5,11 @@ import pytest
 import torch
 from frames import bodies_at, make_frame, observe, pack, planes_seen
 from numba import types as nb
+from render_reference import pixel_directions
 
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
-from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.sensors import normals

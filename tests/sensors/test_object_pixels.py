@@ -6,7 +6,7 @@ import torch
 from numba import types as nb
 
 from batchnav.procedural import make_house
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import BVHData, SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.sensors import object_pixels

@@ -6,12 +6,12 @@ import pytest
 import torch
 from frames import bodies_at, make_frame, observe, room_scene
 from numba import types as nb
+from render_reference import pixel_directions
 
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import pixel_ray, pixel_spacing, tan_half
 from batchnav.geometry.pose import camera_axes
-from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import ResidentSceneBank, SceneSize

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from frames import room_scene
+from render_reference import pixel_directions, render_reference
 
 import batchnav
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.renderers.choose import make_renderer
-from batchnav.renderers.reference import pixel_directions, render_reference
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh

@@ -5,11 +5,11 @@ import pytest
 import torch
 from frames import bodies_at, make_frame, observe, room_scene
 from numba import types as nb
+from render_reference import visibility_reference
 
 import batchnav
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.procedural import make_house
-from batchnav.renderers.reference import visibility_reference
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.scene import make_scene

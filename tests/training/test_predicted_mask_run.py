@@ -7,7 +7,7 @@ import torch
 
 from batchnav.config import from_dict, validate
 from batchnav.data.scenes import find_scene
-from batchnav.diagnostics.memory import predict_memory
+from batchnav.diagnostics.doctor import predict_memory
 from batchnav.envs.config import config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError

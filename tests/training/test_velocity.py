@@ -8,7 +8,7 @@ from worlds import episodes_on, write_floor
 from batchnav.config import from_dict
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.scenes import load_scenes
-from batchnav.diagnostics.memory import predict_memory
+from batchnav.diagnostics.doctor import predict_memory
 from batchnav.envs.nav import NavEnv
 from batchnav.evaluation.players import PolicyPlayer, ReferencePlayer
 from batchnav.evaluation.run import Evaluation

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from batchnav.errors import ArgumentError
-from batchnav.view.mosaic import HOLE, colour_depth, depth_mosaic
+from batchnav.view.video import HOLE, colour_depth, depth_mosaic
 
 
 def test_colours_run_from_near_yellow_to_far_purple_with_dark_holes():

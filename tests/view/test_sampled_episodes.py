@@ -11,8 +11,7 @@ from batchnav.envs.config import PRESETS, NavConfig, nav_config, with_options
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.sim.bodies import FORWARD
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
-from batchnav.view.viewer.open_session import SAMPLED_EPISODES, open_session, sampled
-from batchnav.view.viewer.session import YOU
+from batchnav.view.viewer.session import SAMPLED_EPISODES, YOU, open_session, sampled
 
 CPU = torch.device("cpu")
 CHAIRS = ("chair", (-2.0, 0.0, -2.0), (-1.4, 0.8, -1.4)), ("chair", (1.4, 0.0, 1.4), (2.0, 0.8, 2.0))

@@ -14,8 +14,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import FORWARD, LEFT, STOP
 from batchnav.types import Material, Surface, Texture, TriangleMesh
 from batchnav.view.topdown import BLUE, ORANGE
-from batchnav.view.viewer.model import to_glb
-from batchnav.view.viewer.session import YOU, Session
+from batchnav.view.viewer.session import YOU, Session, to_glb
 
 CONFIG = with_options(NavConfig(), {"height": 8, "width": 12, "max_steps": 20})
 

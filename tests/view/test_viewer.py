@@ -15,8 +15,7 @@ from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.sim.bodies import FORWARD
 from batchnav.view.viewer.app import Viewer
-from batchnav.view.viewer.open_session import open_session
-from batchnav.view.viewer.session import YOU, Session
+from batchnav.view.viewer.session import YOU, Session, open_session
 
 pytest.importorskip("viser", reason="the viewer's library is not installed")
 

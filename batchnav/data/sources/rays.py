@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from batchnav.renderers.raycast.renderer import RaycastRenderer
+from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 

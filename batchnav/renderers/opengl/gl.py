@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_ssize_t, c_uint, c_void_p
 from pathlib import Path
 from types import SimpleNamespace
@@ -246,3 +247,91 @@ def _import():
     except ImportError as error:
         raise DeviceError(f"OpenGL: {error}, expected moderngl; pip install moderngl") from error
     return glcontext, moderngl
+
+
+# Compilation of the shaders (shaders/*.glsl) with the constants of a renderer
+
+SHADERS = Path(__file__).parent / "shaders"
+
+
+class Compiler:
+    """Compiles programs in a context, which must be current. `constants` by type and name, `switches` for #if."""
+
+    def __init__(self, context: GLContext, constants: dict[str, tuple], switches: dict[str, bool]):
+        self._mgl = context.mgl
+        self._head = [
+            f"#version {VERSION} core",
+            f"#extension {LAYERED} : enable",
+            *(f"#define {name} {int(on)}" for name, on in switches.items()),
+            *(f"const {name} = {name.split()[0]}({', '.join(map(repr, v))});" for name, v in constants.items()),
+        ]
+
+    def compute(self, *names: str, visibility: bool = False):
+        """A compute shader from the concatenation of these files."""
+        return self._mgl.compute_shader(self._source(*names, visibility=visibility))
+
+    def triangles(self, visibility: bool):
+        """Vertex array without attributes that draws the selected triangles, which the shaders look up."""
+        vertex, fragment = (self._source(f"depth_{kind}", visibility=visibility) for kind in ("vertex", "fragment"))
+        return self._mgl.vertex_array(self._mgl.program(vertex_shader=vertex, fragment_shader=fragment), [])
+
+    def _source(self, *names: str, visibility: bool) -> str:
+        files = [(SHADERS / f"{name}.glsl").read_text(encoding="utf-8") for name in ("common", *names)]
+        return "\n".join([*self._head, f"#define VISIBILITY {int(visibility)}", *files])
+
+
+# OpenGL buffers shared with CUDA
+
+
+class SharedBuffer:
+    """An OpenGL buffer registered with CUDA. Its context must be current in every call.
+
+    Copies run on torch's current stream; the driver orders them after earlier and before later OpenGL commands. The
+    host neither waits nor receives the data.
+    """
+
+    def __init__(self, buffer: int, device: torch.device):
+        try:
+            from cuda.bindings import runtime
+        except ImportError as error:
+            raise DeviceError(
+                f"CUDA with OpenGL: {error}, expected the package cuda-bindings; pip install cuda-bindings"
+            ) from error
+        self._runtime, self._device = runtime, device
+        with torch.cuda.device(device):
+            self._resource = self._call("cudaGraphicsGLRegisterBuffer", buffer, 0)
+
+    def copy_from(self, tensor: torch.Tensor) -> None:
+        """Copy a contiguous CUDA tensor to the start of the buffer."""
+        with self._mapped() as (pointer, size, stream):
+            self._copy(pointer, tensor.data_ptr(), min(size, tensor.nbytes), stream)
+
+    def copy_to(self, tensor: torch.Tensor) -> None:
+        """Copy the start of the buffer to a contiguous CUDA tensor."""
+        with self._mapped() as (pointer, size, stream):
+            self._copy(tensor.data_ptr(), pointer, min(size, tensor.nbytes), stream)
+
+    def release(self) -> None:
+        """Unregister the buffer from CUDA."""
+        self._call("cudaGraphicsUnregisterResource", self._resource)
+
+    @contextmanager
+    def _mapped(self):
+        with torch.cuda.device(self._device):
+            stream = torch.cuda.current_stream().cuda_stream
+            self._call("cudaGraphicsMapResources", 1, self._resource, stream)
+            try:
+                yield *self._call("cudaGraphicsResourceGetMappedPointer", self._resource), stream
+            finally:
+                self._call("cudaGraphicsUnmapResources", 1, self._resource, stream)
+
+    def _copy(self, target: int, source: int, size: int, stream: int) -> None:
+        kind = self._runtime.cudaMemcpyKind.cudaMemcpyDeviceToDevice
+        self._call("cudaMemcpyAsync", target, source, size, kind, stream)
+
+    def _call(self, name: str, *arguments):
+        """Call a function of the CUDA runtime and return its results; an error code is raised as DeviceError."""
+        error, *results = getattr(self._runtime, name)(*arguments)
+        if error != self._runtime.cudaError_t.cudaSuccess:
+            raise DeviceError(f"CUDA with OpenGL: {name} found {error.name}, expected success")
+        return results[0] if len(results) == 1 else results

@@ -27,21 +27,21 @@ import numpy as np
 import torch
 
 from batchnav.errors import DeviceError
-from batchnav.renderers.base import Poses, Renderer
+from batchnav.renderers.base import NEAR, Poses, Renderer
 from batchnav.renderers.opengl import gl
-from batchnav.renderers.opengl.clusters import Clusters, build_clusters
+from batchnav.renderers.opengl.gl import Compiler
 from batchnav.renderers.opengl.layout import (
     CAMERA,
     DISPATCH,
     DRAW,
     GRID,
+    Clusters,
     arrange,
     buffer_sizes,
+    build_clusters,
     check_memory,
     check_triangles,
 )
-from batchnav.renderers.opengl.programs import Compiler
-from batchnav.renderers.options import NEAR
 from batchnav.scene.bank import SceneBank
 from batchnav.types import Visibility
 
@@ -296,7 +296,7 @@ class OpenGLRenderer(Renderer):
         if name in _STORAGE:
             buffer.bind_to_storage_buffer(_STORAGE.index(name))
         if self.device.type == "cuda" and name in ("cameras", "depth", "triangle"):
-            from batchnav.renderers.opengl.interop import SharedBuffer
+            from batchnav.renderers.opengl.gl import SharedBuffer
 
             self._shared[name] = SharedBuffer(buffer.glo, self.device)
 

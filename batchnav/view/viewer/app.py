@@ -18,12 +18,10 @@ from batchnav.navmesh.islands import island_areas
 from batchnav.runtime.device import resolve_device
 from batchnav.sensors.camera import camera_poses
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
-from batchnav.view.goals import ShownGoals
-from batchnav.view.topdown import AMBER, BLUE, GREEN, ORANGE, PURPLE, navigable_triangles
+from batchnav.view.topdown import AMBER, BLUE, GREEN, ORANGE, PURPLE, ShownGoals, navigable_triangles
 from batchnav.view.video import outcome_of
 from batchnav.view.viewer.guard import guarded_server
-from batchnav.view.viewer.model import scene_path, to_glb
-from batchnav.view.viewer.session import YOU, Session
+from batchnav.view.viewer.session import YOU, Session, scene_path, to_glb
 
 COLOURS = (BLUE, GREEN, PURPLE, (138, 109, 0), (86, 180, 233))
 """Colours of agents, in order. Orange is reserved for the shortest path."""

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import trimesh
 from PIL import Image
 
 from batchnav.agents.registry import without_images
 from batchnav.data.episodes.episode import Episode
-from batchnav.data.played_file import played_table
-from batchnav.envs.config import NavConfig
+from batchnav.data.episodes.generate import generate_episodes
+from batchnav.data.folders import SCENES_DIR
+from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
+from batchnav.data.played_file import load_played, playable, played_table
+from batchnav.data.scene_ref import scene_ids
+from batchnav.data.scenes import find_scenes
+from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv
-from batchnav.envs.observations import goal_categories_of
+from batchnav.envs.observations import goal_categories_of, needed_appearance
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import AgentMap, Images, agent_map_of, evaluate
 from batchnav.evaluation.players import Player
@@ -25,11 +32,19 @@ from batchnav.scene.scene import Scene
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sim.bodies import STOP
 from batchnav.tasks import TASKS
-from batchnav.types import Metric
-from batchnav.view.agent_map import PackedMap, map_picture, map_place, packed_map, unpacked_map
-from batchnav.view.goals import ShownGoals, shown_goals
-from batchnav.view.mosaic import colour
-from batchnav.view.topdown import ORANGE, TopDownMap
+from batchnav.types import Metric, Surface, TriangleMesh
+from batchnav.view.topdown import (
+    ORANGE,
+    PackedMap,
+    ShownGoals,
+    TopDownMap,
+    map_picture,
+    map_place,
+    packed_map,
+    shown_goals,
+    unpacked_map,
+)
+from batchnav.view.video import colour
 
 YOU = "you"
 """Name of the agent that the user drives."""
@@ -292,3 +307,144 @@ class Session:
         table = played_table([self.episode], self.bank.scenes, goal_categories_of(config), self.bank.device)
         renderer = self.renderer if config.sensors else "raycast"
         return NavEnv(self.bank, 1, task=config.task_name, config=config, episodes=table, renderer=renderer)
+
+
+# A scene's mesh as GLB for the browser, with colours, cut off at a height so that rooms are visible from above
+
+PLAIN = np.array([205, 203, 198, 255], np.uint8)
+"""Colour of a mesh without appearance, RGBA."""
+
+
+def to_glb(mesh: TriangleMesh, top: float) -> bytes:
+    """GLB of the triangles that reach below y = `top` (metres), which removes ceilings and roofs and keeps walls.
+
+    Untextured triangles become one mesh with vertex colours; textured ones become one mesh per material.
+    """
+    corners = mesh.vertices[mesh.faces]
+    kept = corners[:, :, 1].min(axis=1) < top
+    faces, surface = np.flatnonzero(kept), mesh.surface
+    scene = trimesh.Scene()
+    if surface is None:
+        scene.add_geometry(_coloured(corners[faces], np.broadcast_to(PLAIN, (len(faces), 3, 4))))
+        return scene.export(file_type="glb")
+    textured = np.array([material.texture >= 0 for material in surface.materials]) & (surface.uv is not None)
+    plain = faces[~textured[surface.material[faces]]]
+    if len(plain):
+        scene.add_geometry(_coloured(corners[plain], corner_colours(surface, plain)))
+    for number in np.unique(surface.material[faces]):
+        if textured[number]:
+            scene.add_geometry(_textured(corners, surface, faces[surface.material[faces] == number], int(number)))
+    return scene.export(file_type="glb")
+
+
+def corner_colours(surface: Surface, faces: np.ndarray) -> np.ndarray:
+    """Vertex colours u8 [F, 3, 4] (sRGB) of some triangles, without textures."""
+    factors = np.array([material.color for material in surface.materials], np.float32)[surface.material[faces]]
+    colours = 255.0 if surface.color is None else surface.color[faces].astype(np.float32)
+    return np.broadcast_to(np.round(factors[:, None] * colours), (len(faces), 3, 4)).astype(np.uint8)
+
+
+def _coloured(corners: np.ndarray, colours: np.ndarray) -> trimesh.Trimesh:
+    """Triangles f32 [F, 3, 3] with colours u8 [F, 3, 4] at their corners."""
+    made = _triangles(corners)
+    made.visual = trimesh.visual.ColorVisuals(made, vertex_colors=_linear(colours.reshape(-1, 4)))
+    return made
+
+
+def _textured(corners: np.ndarray, surface: Surface, faces: np.ndarray, number: int) -> trimesh.Trimesh:
+    """The triangles of one material with its texture."""
+    material = surface.materials[number]
+    assert surface.uv is not None
+    made = _triangles(corners[faces])
+    uv = surface.uv[faces].reshape(-1, 2).astype(np.float64)
+    uv[:, 1] = 1.0 - uv[:, 1]  # trimesh has v = 0 at the bottom
+    factor = _linear(np.round(255.0 * np.array(material.color)).clip(0, 255).astype(np.uint8)[None])[0]
+    look = trimesh.visual.material.PBRMaterial(
+        baseColorTexture=Image.fromarray(surface.textures[material.texture].pixels[..., :3]),
+        baseColorFactor=factor, metallicFactor=0.0, roughnessFactor=1.0, doubleSided=True,
+    )  # fmt: skip
+    made.visual = trimesh.visual.TextureVisuals(uv=uv, material=look)
+    return made
+
+
+def _triangles(corners: np.ndarray) -> trimesh.Trimesh:
+    """A mesh whose triangles share no vertices."""
+    return trimesh.Trimesh(corners.reshape(-1, 3), np.arange(3 * len(corners)).reshape(-1, 3), process=False)
+
+
+def _linear(colours: np.ndarray) -> np.ndarray:
+    """sRGB colours u8 [..., 4] in linear form, as glTF stores vertex colours and factors."""
+    share = colours.astype(np.float32) / 255.0
+    rgb = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    return np.round(255.0 * np.concatenate([rgb[..., :3], share[..., 3:]], axis=-1)).astype(np.uint8)
+
+
+def scene_path(name: str) -> str:
+    """A name as part of a path in viser's scene tree: characters other than letters and digits become underscores."""
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+# Opening a session of the viewer: scenes, episodes and agents
+
+SAMPLED_EPISODES = 20
+"""Number of sampled episodes per scene when no episode file is given."""
+
+
+def open_session(
+    scenes: tuple[str, ...],
+    episodes: Path | None,
+    players: Mapping[str, Player],
+    device: torch.device,
+    renderer: str = "raycast",
+    scenes_dir: Path = SCENES_DIR,
+    config: NavConfig | None = None,
+) -> Session:
+    """Load a session: scenes by id, with episodes from a file or sampled as by Habitat's generator.
+
+    Args:
+        scenes: scene ids (`data.scenes.find_scene`); with `episodes` they select episodes of the file; empty: all.
+        episodes: an episode file.
+        players: agents of one task and body, by name; without agents the viewer shows depth and colour.
+        device: device that agents run on.
+        renderer: renderer for agents with image sensors.
+        scenes_dir: folder that the scene ids of Habitat's episodes are relative to.
+        config: environment of the user's agent where there are no players; None: PointNav's.
+
+    ArgumentError if there is no episode to show, EpisodeError for an episode that cannot be played.
+    """
+    config = next((player.config for player in players.values()), config or nav_config(None, {}))
+    if not players:
+        config = dataclasses.replace(config, sensors=("depth", "rgb"))
+    categories, ids = goal_categories_of(config), scene_ids(scenes)
+    if episodes is not None:
+        file = load_played(episodes, categories)
+        found = [e for e in file.episodes if not ids or e.scene_id in ids]
+        if not found:
+            raise ArgumentError(f"{episodes}: found no episode in {', '.join(ids)}, expected scenes of this file")
+        loaded = file.scenes(found, scenes_dir, config.body.navmesh)
+        with file.named():
+            found = playable(found, {scene.name: scene for scene in loaded})
+    elif ids:
+        loaded, found = sampled(find_scenes(ids, scenes_dir, config.body.navmesh), config, device)
+    else:
+        raise ArgumentError(
+            "view: found neither scenes nor --episodes, expected scene ids (such as house:7) or an episode file"
+        )
+    fields = frozenset().union(*(needed_appearance(c) for c in (config, *(p.config for p in players.values()))))
+    bank = SceneBank.pack(loaded, device, fields, goal_categories=categories)
+    return Session(bank, found, players, config, renderer)
+
+
+def sampled(scenes: list[Scene], config: NavConfig, device: torch.device) -> tuple[list[Scene], list[Any]]:
+    """The scenes with the goals that the task needs, and episodes in them.
+
+    Goals that are places have the task's distances from the start; for tasks without goals they have PointNav's.
+    """
+    kind = TASKS[config.task_name].goal_kind
+    task: Any = config.task
+    if kind in OBJECT_GOALS:
+        objects = OBJECT_GOALS[kind]
+        scenes = objects.with_goals(scenes, task.rules, task.labels, device)
+        return scenes, objects.generate(scenes, SAMPLED_EPISODES, 0, task.rules, task.labels).episodes
+    goals = task if kind else None
+    return scenes, [e for scene in scenes for e in generate_episodes(scene, SAMPLED_EPISODES, 0, goals, "indoor")]

@@ -8,6 +8,7 @@ import pytest
 import torch
 import trimesh
 from PIL import Image
+from render_reference import pixel_directions
 
 import batchnav
 from batchnav.data.prepared.prepare import prepare
@@ -15,7 +16,6 @@ from batchnav.data.sources.scene_source import mesh_source, stage_source
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.observation import Spec
-from batchnav.renderers.reference import pixel_directions
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.images import AppearanceConfig

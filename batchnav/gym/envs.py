@@ -1,4 +1,4 @@
-"""Environments of `gymnasium.make_vec`: info named as in Gymnasium's own vector environments, and rendering."""
+"""Environments of `gymnasium.make_vec` and `gymnasium.make`: info named as in Gymnasium's own, and rendering."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
+from PIL import Image
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.data.scenes import load_scenes
@@ -19,10 +21,77 @@ from batchnav.envs.observations import needed_appearance
 from batchnav.envs.options import OPTION_NAMES
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
-from batchnav.gym.frames import FrameRenderer
-from batchnav.runtime.checks import Seeds
+from batchnav.runtime.checks import Seeds, check_open
 from batchnav.runtime.conversion import OUTPUTS, as_actions, to_output
 from batchnav.scene.appearance import FROM_FILES
+from batchnav.view.topdown import BLUE, FOOT, PAPER, TopDownMap
+from batchnav.view.video import colour
+
+# Rendered frames of `gymnasium`'s render mode "rgb_array": images of each agent next to a map with its path
+
+MAP_SIZE = 320
+"""Longer side of a map, pixels."""
+STOREY = 0.5
+"""Vertical spacing of the maps of a scene, metres."""
+
+
+class FrameRenderer:
+    """Tracks the agents of an environment and renders frames of them."""
+
+    def __init__(self, env: NavEnv):
+        self.env = env
+        self._paths: list[list[np.ndarray]] = [[] for _ in range(env.num_envs)]
+        self._episodes = np.full(env.num_envs, -1)
+        self._maps: dict[tuple[int, int], TopDownMap] = {}
+
+    def follow(self) -> None:
+        """Record the agents' positions. A path starts with its episode."""
+        bodies = self.env.sim.bodies
+        episodes, positions = bodies.episode.cpu().numpy().copy(), bodies.position.cpu().numpy().copy()
+        for i, path in enumerate(self._paths):
+            if episodes[i] != self._episodes[i]:
+                path.clear()
+            path.append(positions[i])
+        self._episodes = episodes
+
+    def render(self) -> tuple[np.ndarray, ...]:
+        """One frame per agent, u8 [H, W, 3]."""
+        seen = {
+            spec: self.env.last_observation[spec.name].cpu().numpy() for spec in self.env.specs if len(spec.shape) == 3
+        }
+        return tuple(
+            self._compose([Image.fromarray(colour(values[i], spec)) for spec, values in seen.items()], self._map(i))
+            for i in range(self.env.num_envs)
+        )
+
+    def _map(self, i: int) -> TopDownMap:
+        """The map of agent `i` with goal, path and heading."""
+        bodies, target = self.env.sim.bodies, self.env.task.target
+        row, height = int(bodies.scene[i]), float(bodies.position[i, 1])
+        key = row, round(height / STOREY)
+        if key not in self._maps:
+            scene = self.env.bank.scenes[row]
+            self._maps[key] = TopDownMap(scene.navmesh, scene.mesh, height, MAP_SIZE)
+        plan = self._maps[key].copy()
+        if target is not None:
+            plan.draw_goal(target[i].cpu().numpy(), self.env.task.target_radius)
+        plan.draw_path(np.array(self._paths[i]))
+        plan.draw_start(self._paths[i][-1], float(bodies.heading[i]), BLUE)
+        return plan
+
+    def _compose(self, views: list[Image.Image], plan: TopDownMap) -> np.ndarray:
+        """Images in a row with the map on the right. The size does not depend on the scene, as videos require."""
+        side = MAP_SIZE + FOOT
+        scaled = [
+            view.resize((round(side * view.width / view.height), side), Image.Resampling.NEAREST) for view in views
+        ]
+        frame = Image.new("RGB", (sum(view.width for view in scaled) + MAP_SIZE, side), PAPER)
+        left = 0
+        for picture in (*scaled, plan.image):
+            frame.paste(picture, (left, 0))
+            left += picture.width
+        return np.asarray(frame)
+
 
 RGB_ARRAY = "rgb_array"
 
@@ -156,3 +225,66 @@ NAV_ARGUMENTS = OPTION_NAMES | {"device", "seed", "episodes"}
 def make_cartpole(num_envs: int = 1, **options: Any) -> GymnasiumCartPole:
     """CartPole environments."""
     return GymnasiumCartPole(num_envs, **options)
+
+
+# Environments of `gymnasium.make`: a batch of one, in NumPy
+
+
+class SingleEnv(gymnasium.Env):
+    """A `gymnasium.Env` around a `gymnasium.vector.VectorEnv` of one environment with NumPy arrays.
+
+    There is no autoreset: `reset` begins the next episode. Metrics of an ended episode are in info. ArgumentError for
+    each call after `close`.
+    """
+
+    def __init__(self, env: GymnasiumNav | GymnasiumCartPole):
+        self.vector, self.render_mode = env, env.render_mode
+        self.metadata = {name: env.metadata[name] for name in ("render_modes", "render_fps") if name in env.metadata}
+        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        self._begun = False
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        """Begin the next episode, or with a seed the first episode of that seed."""
+        super().reset(seed=seed)
+        if options:
+            raise ArgumentError(f"options: found {', '.join(map(str, options))}, expected none")
+        observation, _ = self.vector.reset(seed=seed)
+        self._begun = True
+        return _first(observation), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        """Step the environment: observation, reward, terminated, truncated, info."""
+        check_open(self.vector)
+        if not self._begun:
+            raise ArgumentError("step: found an environment that was never reset, expected a call of reset() first")
+        observation, reward, terminated, truncated, info = self.vector.step(np.asarray(action)[None])
+        over, final = bool(terminated[0] or truncated[0]), {}
+        if over:
+            observation = info.get("final_obs", observation)
+            final = {name: float(v[0]) for name, v in info.get("final_info", info).items() if not name.startswith("_")}
+        return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), final
+
+    def render(self) -> np.ndarray | None:
+        """Images of the agent next to its map, u8 [H, W, 3]; None without a render mode."""
+        check_open(self.vector)
+        return self.vector.render()[0] if isinstance(self.vector, GymnasiumNav) and self.render_mode else None
+
+    def close(self) -> None:
+        """Close the vector environment."""
+        self.vector.close()
+
+
+def make_single_nav(**options: Any) -> SingleEnv:
+    """One navigation environment, with the options of `make_nav`."""
+    mode = AutoresetMode.DISABLED
+    return SingleEnv(make_nav(1, **options, output="numpy", autoreset_mode=mode))
+
+
+def make_single_cartpole(**options: Any) -> SingleEnv:
+    """One CartPole environment."""
+    return SingleEnv(make_cartpole(1, **options, output="numpy"))
+
+
+def _first(value: Any) -> Any:
+    """The first row of an array, or of each array in a dict: arrays, also of a number."""
+    return {name: part[0, ...] for name, part in value.items()} if isinstance(value, dict) else value[0]
