@@ -168,7 +168,7 @@ class Task(Protocol):
     state: NamedTuple
     """All tensors [N, ...] that the next step depends on, apart from the bodies: the state to resume from."""
     ranges: Mapping[str, tuple[float, float]]
-    """Lowest and highest valid values of `state`, by name, for tensors with a limited range."""
+    """Lowest and highest valid values of `state` and `observations`, by name."""
     max_steps: int
     """Steps after which an episode is truncated."""
     num_fixed: int
@@ -183,6 +183,10 @@ class Task(Protocol):
 
     def update_nearest_target(self) -> None:
         """Find the destinations that are nearest to the agents' current positions."""
+        ...
+
+    def check_state(self, state: Mapping[str, torch.Tensor]) -> None:
+        """CheckpointError where tensors of a saved state, each within its range, do not fit together."""
         ...
 
     def advance(self, actions: torch.Tensor) -> None:

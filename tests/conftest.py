@@ -102,15 +102,21 @@ def one_thread():
 def compile_ptx(monkeypatch):
     """Compile a CUDA kernel to PTX on a machine with no GPU: compile_ptx(kernel, argument types...) -> text.
 
-    For compute capability 9.0, or the one given as `capability`.
+    For compute capability 9.0, or the one given as `capability`. The types of a `Kernel` are those of its function; the
+    queue comes first if there is one.
     """
     from numba import cuda
     from numba import types as nb
     from numba.cuda import dispatcher
 
+    from batchnav.runtime.kernels.loops import Kernel
+
     def compile_kernel(kernel, *argument_types, capability=(9, 0)) -> str:
         device = types.SimpleNamespace(compute_capability=capability)
         monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
+        if isinstance(kernel, Kernel):
+            counts = {"items": 1, "blocks": 1, "pixels": 3, "queue": 0}[kernel.over]
+            kernel, argument_types = kernel.cuda, (*[nb.int64] * counts, *argument_types)
         function, signature = getattr(kernel, "py_func", kernel), nb.void(*argument_types)
         ptx, _ = cuda.compile(function, signature, device=False, abi="numba", cc=capability, fastmath=True)
         return ptx

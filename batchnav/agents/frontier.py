@@ -11,17 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.agents.shortest_path import PathFollower
 from batchnav.envs.nav import NavEnv
 from batchnav.geometry.point import keep_point, point_at, squared_distance
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.decorators import device_function
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.sim.bodies import LEFT, STOP
-from batchnav.tasks.steps import bind
-from batchnav.tasks.visited_cells import cell_of, start_frame, was_visited
+from batchnav.tasks.explore import cell_of, start_frame, was_visited
 
 POINTS = 512
 """Candidate points of each scene."""
@@ -81,6 +80,7 @@ def _visited(i, bodies, state):
     return np.int32(0) if bodies.steps[i] == 0 else np.int32(state.progress[i])
 
 
+@kernel(fastmath=True)
 @device_function
 def update_target(i, nav, bodies, state, points, settings, scratch, row, targets_out):
     """Keep the target of agent i until its cell is visited or its steps are used up; then choose the next one."""
@@ -100,24 +100,6 @@ def update_target(i, nav, bodies, state, points, settings, scratch, row, targets
             return
         targets_out.steps_left[i] = PATIENCE + np.int32(np.float32(3.0) * distance / settings.forward_step)
     targets_out.steps_left[i] -= np.int32(1)
-
-
-@cpu_kernel
-def update_targets_cpu(nav, bodies, state, points, settings, chunks, scratch, targets_out):
-    """`update_target` for every agent."""
-    n = targets_out.chosen.shape[0]
-    for chunk in prange(chunks):
-        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee again
-        for i in range(row * n // chunks, (row + 1) * n // chunks):
-            update_target(i, nav, bodies, state, points, settings, scratch, row, targets_out)
-
-
-@cuda_kernel
-def update_targets_cuda(nav, bodies, state, points, settings, scratch, targets_out):
-    """`update_target` for every agent."""
-    i = cuda.grid(1)
-    if i < targets_out.chosen.shape[0]:
-        update_target(i, nav, bodies, state, points, settings, scratch, i, targets_out)
 
 
 class FrontierAgent:
@@ -143,8 +125,9 @@ class FrontierAgent:
         )  # fmt: skip
         settings = FrontierSettings(sim.body.forward_step, np.float32(env.task.config.cell_size))
         read = sim.bank.navmesh_view, view(sim.bodies), view(env.task.state), view(self._candidates), settings
-        kernels = update_targets_cpu, update_targets_cuda
-        self.update_targets: Callable[[], Any] = bind(sim, kernels, read, (view(self._targets),), scratch)
+        self.update_targets: Callable[[], Any] = update_target.bind(
+            n, *read, scratch, view(self._targets), rows=sim.chunks
+        )
         """Chooses the targets of the next actions."""
 
     def reset(self, num_envs: int) -> None:

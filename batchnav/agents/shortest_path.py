@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.envs.nav import NavEnv
 from batchnav.geometry.point import point_at, squared_distance
 from batchnav.navmesh.geodesic import find_path, geodesic_distance
 from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.decorators import device_function
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, collided, level_squared_distance, point_ahead
 from batchnav.tasks.formulas import goal_in_agent_frame
-from batchnav.tasks.steps import bind
 
 MIN_PROGRESS = np.float32(0.25)
 """Progress of a forward step below which the follower compares all headings, as a share of the step length."""
@@ -65,7 +64,7 @@ def _best_turns(i, nav, bodies, goal, distance, body, scratch, row):
 
 
 @device_function
-def follow(i, nav, bodies, targets, body, radius, scratch, row, turns_out):
+def next_action(i, nav, bodies, targets, body, radius, scratch, row, turns_out):
     """The next action of agent i along the shortest path to `targets[i]`; STOP within `radius` metres of it.
 
     Args:
@@ -100,22 +99,10 @@ def follow(i, nav, bodies, targets, body, radius, scratch, row, turns_out):
     return FORWARD
 
 
-@cpu_kernel
-def follow_cpu(nav, bodies, targets, body, radius, chunks, scratch, turns_out, actions_out):
-    """`follow` for every agent."""
-    n = actions_out.shape[0]
-    for chunk in prange(chunks):
-        row = np.int64(chunk)  # prange counts in unsigned integers, which would compile every callee again
-        for i in range(row * n // chunks, (row + 1) * n // chunks):
-            actions_out[i] = follow(i, nav, bodies, targets, body, radius, scratch, row, turns_out)
-
-
-@cuda_kernel
-def follow_cuda(nav, bodies, targets, body, radius, scratch, turns_out, actions_out):
-    """`follow` for every agent."""
-    i = cuda.grid(1)
-    if i < actions_out.shape[0]:
-        actions_out[i] = follow(i, nav, bodies, targets, body, radius, scratch, i, turns_out)
+@kernel(fastmath=True)
+def follow(i, nav, bodies, targets, body, radius, scratch, row, turns_out, actions_out):
+    """Write `next_action` of agent i."""
+    actions_out[i] = next_action(i, nav, bodies, targets, body, radius, scratch, row, turns_out)
 
 
 class PathFollower:
@@ -133,10 +120,10 @@ class PathFollower:
         self.actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
         """i64 [N]: the actions of the last `step`."""
         self.turns = torch.zeros(env.num_envs, 2, dtype=torch.int32, device=env.device)
-        """i32 [N, 2]: turns in progress, see `follow`. Zero a row when its target changes."""
+        """i32 [N, 2]: turns in progress, see `next_action`. Zero a row when its target changes."""
         read = env.sim.bank.navmesh_view, view(env.sim.bodies), view(targets), env.sim.body, np.float32(radius)
         written = view(self.turns), view(self.actions)
-        self.step: Callable[[], Any] = bind(env.sim, (follow_cpu, follow_cuda), read, written, scratch)
+        self.step: Callable[[], Any] = follow.bind(env.num_envs, *read, scratch, *written, rows=env.sim.chunks)
         """Computes `actions` from the current poses and targets."""
 
 

@@ -14,12 +14,12 @@ from gymnasium.vector.utils import batch_space
 from batchnav.cartpole.carts import Carts
 from batchnav.cartpole.episodes import EpisodeInfo
 from batchnav.cartpole.physics import MAX_ANGLE, MAX_POSITION, WINDOW
-from batchnav.cartpole.step import MAX_BLOCK, restart_cpu, restart_cuda, step_cpu, step_cuda, step_few
+from batchnav.cartpole.step import MAX_BLOCK, restart, step_cpu, step_cuda, step_few
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.runtime.checks import Seeds, check_int, check_open, check_seed, common_seed, refuse_copies
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import check_tensor, host_flag, view
-from batchnav.runtime.kernels.launch import BoundKernel, launch
+from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.types import Observation
 
 FEW = 1024
@@ -189,10 +189,7 @@ class CartPoleEnv(VectorEnv):
         self._write_starts()
 
     def _write_starts(self) -> None:
-        if self.device.type == "cuda":
-            launch(restart_cuda, self.num_envs, self.kernel_carts)
-        else:
-            restart_cpu(self.kernel_carts)
+        restart(self.num_envs, self.kernel_carts)
         self._info.expire()
 
     @property

@@ -3,8 +3,8 @@
 A pole stands on a cart. Each step pushes the cart left or right; the episode ends when the pole leans too far or the
 cart leaves the track, at the latest after 500 steps. The next episode starts within the same step.
 
-There are N carts, and one function that steps one of them, `step_cart`. On the CPU a parallel loop calls it for each
-cart; on a GPU each cart has a thread that calls it once. A step copies and allocates nothing.
+There are N carts, and one function that steps one of them, `step_cart`. The decorator `kernel` makes a parallel loop of
+it on the CPU, and on a GPU a grid with a thread for each cart. A step copies and allocates nothing.
 
 The fast environment has the same physics (`physics.push`, `has_failed`) and the same random starts, which are functions
 of seed, environment and clock (`physics.start`). On the CPU both therefore give equal bits, which a test checks. This
@@ -16,13 +16,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from numba import prange
 
 from batchnav.cartpole.physics import MAX_STEPS, WINDOW, has_failed, push, start
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function
-from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.kernels.decorators import inline_function
+from batchnav.runtime.kernels.loops import kernel
 
 
 class PlainCarts(NamedTuple):
@@ -46,47 +45,21 @@ def start_cart(i, seed, clock, carts_out):
     steps[i] = 0
 
 
+start_carts = kernel(fastmath=True)(start_cart)
+
+
+@kernel(fastmath=True)
 @inline_function
-def step_cart(i, action, seed, clock, carts_out):
+def step_cart(i, actions, seed, clock, carts_out):
     """One step of environment i: push, check for the end, restart an ended episode. `clock` counts this step too."""
     state, steps = carts_out.state, carts_out.steps
-    cart = push((state[i, 0], state[i, 1], state[i, 2], state[i, 3]), action == 1)
+    cart = push((state[i, 0], state[i, 1], state[i, 2], state[i, 3]), actions[i] == 1)
     state[i, 0], state[i, 1], state[i, 2], state[i, 3] = cart
     steps[i] += 1
     terminated, truncated = has_failed(cart), steps[i] >= MAX_STEPS
     carts_out.terminated[i], carts_out.truncated[i] = terminated, truncated
     if terminated or truncated:
         start_cart(i, seed, clock, carts_out)
-
-
-@cpu_kernel
-def start_cpu(seed, clock, carts_out):
-    """Begin an episode of every cart."""
-    for i in prange(len(carts_out.steps)):
-        start_cart(i, seed, clock, carts_out)
-
-
-@cpu_kernel
-def step_cpu(actions, seed, clock, carts_out):
-    """Step every cart."""
-    for i in prange(len(actions)):
-        step_cart(i, actions[i], seed, clock, carts_out)
-
-
-@cuda_kernel
-def start_cuda(seed, clock, carts_out):
-    """Begin an episode of every cart, one per thread."""
-    i = cuda.grid(1)
-    if i < len(carts_out.steps):
-        start_cart(i, seed, clock, carts_out)
-
-
-@cuda_kernel
-def step_cuda(actions, seed, clock, carts_out):
-    """Step every cart, one per thread."""
-    i = cuda.grid(1)
-    if i < len(actions):
-        step_cart(i, actions[i], seed, clock, carts_out)
 
 
 class PlainCartPole:
@@ -107,18 +80,11 @@ class PlainCartPole:
             self.clock += WINDOW - self.clock % WINDOW  # to the next window, whose start states are unused
         else:
             self.seed, self.clock = seed, 0
-        self._run(start_cpu, start_cuda)
+        start_carts(len(self.carts.steps), self.seed, self.clock, view(self.carts))
         return self.carts.state
 
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Actions i64 [N] (0 left, 1 right) -> observation f32 [N, 4], terminated bool [N], truncated bool [N]."""
         self.clock += 1
-        self._run(step_cpu, step_cuda, view(actions))
+        step_cart(len(actions), view(actions), self.seed, self.clock, view(self.carts))
         return self.carts.state, self.carts.terminated, self.carts.truncated
-
-    def _run(self, cpu, gpu, *read) -> None:
-        args = (*read, self.seed, self.clock, view(self.carts))
-        if self.device.type == "cuda":
-            launch(gpu, len(self.carts.steps), *args)
-        else:
-            cpu(*args)

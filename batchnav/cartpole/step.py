@@ -47,6 +47,7 @@ from batchnav.runtime.kernels.decorators import (
     inline_function,
 )
 from batchnav.runtime.kernels.intrinsics import load4, store4
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.runtime.kernels.synchronization import let_successor_start, wait_for_predecessor
 
 MAX_BLOCK = 1024
@@ -193,16 +194,7 @@ def step_cuda(actions, backward, carts_out):
         carts_out.timed_out[block] = times_out[0]
 
 
-@cpu_kernel
-def restart_cpu(carts_out):
-    """Start an episode of every cart."""
-    for i in prange(len(carts_out.began)):
-        start_cart(np.int32(i), carts_out.clock[0], carts_out)
-
-
-@cuda_kernel
-def restart_cuda(carts_out):
-    """Start an episode of every cart, one per thread."""
-    i = np.int32(cuda.grid(1))
-    if i < len(carts_out.began):
-        start_cart(i, carts_out.clock[0], carts_out)
+@kernel(index="np.int32", fastmath=True)
+def restart(i, carts_out):
+    """Start an episode of a cart."""
+    start_cart(i, carts_out.clock[0], carts_out)

@@ -44,7 +44,7 @@ from batchnav.sim.positions import check_positions
 from batchnav.sim.simulator import MAX_ENVS, Simulator
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.steps import FINITE, MAX_FLOAT
+from batchnav.tasks.task import FINITE, MAX_FLOAT
 from batchnav.types import Observation
 
 
@@ -341,6 +341,7 @@ class NavEnv(gym.vector.VectorEnv):
         if self.stream is not None:
             self.stream.load_state_dict(state, self.sim)
         check_positions("environment state 'position'", self.bank, state["scene"], state["position"], CheckpointError)
+        self.task.check_state(state)
         for name, target in live.items():
             target.copy_(state[name])
         for source in self.sources.values():

@@ -22,7 +22,7 @@ from batchnav.runtime.checks import check_int, check_kind, check_number, check_s
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import floats, to_device, view
-from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.kernels.loops import Kernel
 from batchnav.runtime.threads import num_threads
 from batchnav.types import FAR, TriangleMesh
 
@@ -202,7 +202,7 @@ class NavMesh:
             raise ArgumentError(f"ends: found {len(ends)} points, expected {len(starts)} as in starts")
         out, rows = torch.empty_like(starts), self._rows(len(starts))
         scratch = self._memory(rows, 0)[1]
-        self._run("step", rows, starts, ends, bool(sliding), rows, scratch, out)
+        self._run(batch.step, len(starts), rows, starts, ends, bool(sliding), scratch, out)
         return self._answer(out, single)
 
     def distance_to_wall(self, points: Array, max_distance: float = 2.0) -> Array:
@@ -210,7 +210,8 @@ class NavMesh:
         max_distance = check_number("max_distance", max_distance, 0.0, _FAR)
         points, single = self._points("points", points)
         out, rows = torch.empty_like(points[:, 0]), self._rows(len(points))
-        self._run("clearance", rows, points, np.float32(max_distance), rows, self._memory(rows, 0)[1], out)
+        scratch = self._memory(rows, 0)[1]
+        self._run(batch.clearance, len(points), rows, points, np.float32(max_distance), scratch, out)
         return self._answer(out, single)
 
     def island(self, points: Array) -> Array:
@@ -260,7 +261,7 @@ class NavMesh:
         if not len(self.data.island_radius):
             raise ArgumentError("sample: found a navmesh without a walkable polygon, expected one to sample points on")
         out = torch.empty((n, 3), dtype=torch.float32, device=self.device)
-        self._run("sample", len(out), seed, out)
+        self._run(batch.sample, n, 0, seed, out)
         return self._answer(out, False)
 
     def _part(self, island: int | str) -> NavMesh:
@@ -279,7 +280,7 @@ class NavMesh:
         """Nearest polygon i32 [N] (-1: none) and nearest point on the mesh f32 [N, 3] (NaN: none)."""
         polygon = torch.empty(len(points), dtype=torch.int32, device=self.device)
         snapped = torch.empty_like(points)
-        self._run("locate", len(points), points, polygon, snapped)
+        self._run(batch.locate, len(points), 0, points, polygon, snapped)
         return polygon, snapped
 
     def _paths(self, starts: torch.Tensor, goals: torch.Tensor, max_corners: int):
@@ -288,14 +289,15 @@ class NavMesh:
         memory, scratch = self._memory(rows, max_corners)
         distance = torch.empty_like(starts[:, 0])
         corners = torch.empty(len(starts), dtype=torch.int32, device=self.device)
-        self._run("path", rows, starts, goals, rows, scratch, distance, corners)
+        self._run(batch.path, len(starts), rows, starts, goals, scratch, distance, corners)
         return distance, corners, memory
 
     def _rows(self, count: int) -> int:
         """Number of concurrent searches (rows of scratch memory) for `count` points."""
         if self.device.type == "cpu":
             return min(count, num_threads())
-        return min(count, _CUDA_ROWS, max(_CUDA_SCRATCH // search_bytes(self._search_size), 1))
+        most = min(_CUDA_ROWS, _CUDA_SCRATCH // search_bytes(self._search_size))
+        return min(count, max(most // batch.path.block, 1) * batch.path.block)
 
     def _memory(self, rows: int, max_corners: int):
         """Scratch memory with at least `rows` rows, cached between calls: as tensors and as kernel arguments."""
@@ -305,15 +307,10 @@ class NavMesh:
             kept = self._scratch[max_corners] = (rows, memory, view(memory))
         return kept[1:]
 
-    def _run(self, name: str, threads: int, *args: Any) -> None:
-        """Run the kernel of a query, `batch.NAME_cpu` or `batch.NAME_cuda`, the latter with this number of threads."""
-        if threads == 0:
-            return
-        args = tuple(view(arg) for arg in args)
-        if self.device.type == "cpu":
-            getattr(batch, f"{name}_cpu")(self._nav, *args)
-        else:
-            launch(getattr(batch, f"{name}_cuda"), threads, self._nav, *args)
+    def _run(self, kernel: Kernel, count: int, rows: int, *args: Any) -> None:
+        """Run the kernel of a query for `count` points, with this number of scratch rows."""
+        if count:
+            kernel(count, self._nav, *map(view, args), rows=rows, threads=rows)
 
     def _points(self, name: str, value: Array) -> tuple[torch.Tensor, bool]:
         """Points as f32 [N, 3] on the device, and True if the argument is a single point."""

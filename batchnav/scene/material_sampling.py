@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function
+from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.intrinsics import load4, store4
-from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.types import LIGHT_STEPS, Material, Texture
 
@@ -90,15 +89,13 @@ class MaterialSampler:
         call `count - 1`.
         """
         arguments = view(self._finish), view(self._starts), view(seed), np.int64(count), every_house, self._first
-        if self._materials.is_cuda:
-            launch(_sample_cuda, len(self._finish), *arguments, view(self._materials))
-        else:
-            _sample_cpu(*arguments, view(self._materials))
+        sample_material(len(self._finish), *arguments, view(self._materials))
         self.count.fill_(count)
 
 
+@kernel(index="np.int32", fastmath=True)
 @inline_function
-def _sample(row, finish, starts, seed, count, every_house, first, materials_out):
+def sample_material(row, finish, starts, seed, count, every_house, first, materials_out):
     """Write row `row` of the materials: the finish that its house has at this call, with the row's shade."""
     house, number, kind, shade = load4(finish, row, _FIRST)
     if kind < 0 or kind >= len(starts) - 1 or starts[kind + 1] == starts[kind]:
@@ -117,16 +114,3 @@ def _sample(row, finish, starts, seed, count, every_house, first, materials_out)
     width, height, flags, last = load4(materials_out, source, _SECOND)
     store4(materials_out, row, _FIRST, (light * red, light * green, light * blue, level))
     store4(materials_out, row, _SECOND, (width, height, flags, last))
-
-
-@cpu_kernel
-def _sample_cpu(finish, starts, seed, count, every_house, first, materials_out):
-    for row in prange(len(finish)):
-        _sample(np.int32(row), finish, starts, seed, count, every_house, first, materials_out)
-
-
-@cuda_kernel
-def _sample_cuda(finish, starts, seed, count, every_house, first, materials_out):
-    row = np.int32(cuda.grid(1))
-    if row < len(finish):
-        _sample(row, finish, starts, seed, count, every_house, first, materials_out)

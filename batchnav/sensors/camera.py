@@ -9,15 +9,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.config import in_range, shortened
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.camera import tan_half
 from batchnav.geometry.pose import forward
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
-from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.decorators import device_function
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.runtime.kernels.step_rng import CAMERA, step_uniforms
 from batchnav.sensors.sensor import Cameras, NoiseCounters
 
@@ -231,10 +230,7 @@ class MountedCamera:
         self.cameras = Cameras(bodies.scene, *written, noise if seeds else None)
         read = map(view, (bodies.position, bodies.heading, bodies.tilt, noise))
         arguments = *read, Mount.of(camera), *map(view, written)
-        if device.type == "cuda":
-            self.move: Callable[[], Any] = BoundKernel(_place_cuda, n, *arguments)
-        else:
-            self.move = lambda: _place_cpu(*arguments)
+        self.move: Callable[[], Any] = place_camera.bind(n, *arguments)
 
 
 def camera_poses(
@@ -254,8 +250,9 @@ def camera_poses(
     return places, headings, pitches
 
 
+@kernel(fastmath=True)
 @device_function
-def _place(i, position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out):
+def place_camera(i, position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out):
     """Write the pose and the field of view of camera i in the running episode."""
     agent = noise.first_agent[0] + np.int64(i)
     u, v, _, _ = step_uniforms(noise.seed[0], agent, noise.episode[i], 0, CAMERA, 1 + noise.camera)
@@ -265,16 +262,3 @@ def _place(i, position, heading, tilt, noise, mount, position_out, heading_out, 
     position_out[i, 2] = position[i, 2] + mount.forward * fz - mount.left * fx
     heading_out[i], pitch_out[i] = heading[i] + mount.heading, tilt[i] + mount.pitch
     tan_half_out[i] = mount.tan_half_hfov + v * mount.tan_half_range
-
-
-@cpu_kernel
-def _place_cpu(position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out):
-    for i in prange(len(heading)):
-        _place(i, position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out)
-
-
-@cuda_kernel
-def _place_cuda(position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out):
-    i = cuda.grid(1)
-    if i < len(heading):
-        _place(i, position, heading, tilt, noise, mount, position_out, heading_out, pitch_out, tan_half_out)

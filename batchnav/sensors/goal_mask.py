@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.errors import ConfigError
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.intrinsics import load4
 from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.semantic import IdSensor
 
@@ -57,10 +57,8 @@ class GoalMaskSensor(IdSensor):
             out.mul_(int(GOAL))
             return
         goal, pixels = view(appearance.goal), out[0].numel()
-        if not out.is_cuda:
-            _mask_cpu(view(triangle.view(len(out), -1)), goal, view(category), view(out.view(len(out), -1)))
-        elif pixels % _LANES:
-            launch(_mask_cuda, out.numel(), view(triangle.view(-1)), goal, view(category), pixels, view(out.view(-1)))
+        if pixels % _LANES or not out.is_cuda:
+            mask_pixels(tuple(triangle.shape), view(triangle), goal, view(category), view(out))
         else:
             four = view(triangle.view(-1, _LANES)), view(out.view(-1).view(torch.int32))
             launch(_mask4_cuda, len(four[1]), four[0], goal, view(category), pixels // _LANES, four[1])
@@ -87,21 +85,11 @@ def _is_goal(number, goal, category):
     return number >= 0 and goal[np.uint32(number)] == category
 
 
-@cpu_kernel
-def _mask_cpu(triangle, goal, category, mask_out):
-    for i in prange(len(triangle)):
-        wanted = np.int32(category[i] + 1)
-        for pixel in range(triangle.shape[1]):
-            mask_out[i, pixel] = GOAL if _is_goal(triangle[i, pixel], goal, wanted) else OTHER
-
-
-@cuda_kernel
-def _mask_cuda(triangle, goal, category, pixels, mask_out):
-    """One pixel per thread; `pixels`: pixels per image."""
-    pixel = cuda.grid(1)
-    if pixel < len(triangle):
-        wanted = np.int32(category[pixel // pixels] + 1)
-        mask_out[pixel] = GOAL if _is_goal(triangle[pixel], goal, wanted) else OTHER
+@kernel(over="pixels", fastmath=True)
+def mask_pixels(i, row, column, triangle, goal, category, mask_out):
+    """Write the mask of one pixel."""
+    found = _is_goal(triangle[i, row, column], goal, np.int32(category[i] + 1))
+    mask_out[i, 0, row, column] = GOAL if found else OTHER
 
 
 @cuda_kernel

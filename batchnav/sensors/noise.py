@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.errors import ArgumentError
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function, lean_function
-from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.decorators import device_function, lean_function
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.runtime.kernels.step_rng import RGB, normal_quantile, step_uniforms
 from batchnav.sensors.sensor import NoiseCounters
 
@@ -48,21 +48,16 @@ class ColorNoiseModel:
 
     def __init__(self, settings: ColorNoise):
         self._settings = settings
-        self._bound: tuple[NoiseCounters, BoundKernel] | None = None
+        self._bound: tuple[NoiseCounters, Callable[..., None]] | None = None
 
     def add(self, noise: NoiseCounters | None, rgb: torch.Tensor) -> None:
         """Add noise to u8 [N, 3, H, W]."""
         noise = checked_noise("rgb", noise)
-        if not rgb.is_cuda:
-            _color_cpu(view(noise), self._settings, rgb.numpy())
-            return
         if self._bound is None or self._bound[0] is not noise:
             n, _, height, width = rgb.shape
-            grid = n, -(-height * width // BLOCK), 1
-            arguments: tuple[Any, ...] = view(noise), self._settings, view(rgb)
-            self._bound = noise, BoundKernel(_color_cuda, grid, *arguments, block=BLOCK)
-        self._bound[1].change(2, rgb.data_ptr())
-        self._bound[1]()
+            add = add_noise.bind((n, height, width), view(noise), self._settings, view(rgb), live=(2,))
+            self._bound = noise, add
+        self._bound[1](rgb)
 
 
 @device_function
@@ -74,29 +69,11 @@ def _noisy(value, u, settings):
     return np.uint8(min(max(level, _ZERO), _WHITE))
 
 
-@lean_function
-def _add(i, row, column, noise, settings, rgb_out):
+@kernel(over="pixels", fastmath=True, block=BLOCK)
+def add_noise(i, row, column, noise, settings, rgb_out):
     """Add noise to one pixel."""
     pixel = np.int32(row) * np.int32(rgb_out.shape[3]) + np.int32(column)
     u, v, w, _ = pixel_uniforms(i, pixel, noise, RGB)
     rgb_out[i, 0, row, column] = _noisy(rgb_out[i, 0, row, column], u, settings)
     rgb_out[i, 1, row, column] = _noisy(rgb_out[i, 1, row, column], v, settings)
     rgb_out[i, 2, row, column] = _noisy(rgb_out[i, 2, row, column], w, settings)
-
-
-@cpu_kernel
-def _color_cpu(noise, settings, rgb_out):
-    n, _, height, width = rgb_out.shape
-    for task in prange(n * height):
-        i, row = np.int64(task // height), np.int64(task % height)
-        for column in range(width):
-            _add(i, row, column, noise, settings, rgb_out)
-
-
-@cuda_kernel
-def _color_cuda(noise, settings, rgb_out):
-    """One thread per pixel."""
-    i, pixel = cuda.blockIdx.x, np.int32(cuda.blockIdx.y * BLOCK + cuda.threadIdx.x)
-    height, width = np.int32(rgb_out.shape[2]), np.int32(rgb_out.shape[3])
-    if pixel < height * width:
-        _add(i, pixel // width, pixel % width, noise, settings, rgb_out)

@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.geometry.camera import pixel_ray
 from batchnav.geometry.pose import camera_axes
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.decorators import device_function
 from batchnav.runtime.kernels.intrinsics import load4
-from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import CameraSensor
@@ -42,25 +41,16 @@ class NormalSensor(CameraSensor):
 
     def _bind(self, appearance: Appearance[torch.Tensor], example: torch.Tensor) -> Callable[..., None]:
         """A kernel as a function of the tensors that change between calls; `example` is like its output."""
-        normal = view(appearance.normal)
-        if example.device.type == "cpu":
-            return lambda *tensors: _normals_cpu(*map(view, tensors[:-1]), normal, view(tensors[-1]))
         n, _, height, width = example.shape
         triangle = torch.zeros(n, height, width, dtype=torch.int32, device=example.device)
         number = torch.zeros(n, dtype=torch.float32, device=example.device)
-        arrays = map(view, (triangle, number, number, number))
-        kernel = BoundKernel(_normals_cuda, triangle.numel(), *arrays, normal, view(torch.zeros_like(example)))
-
-        def run(*tensors: torch.Tensor) -> None:
-            for place, tensor in zip(_PLACES, tensors, strict=True):
-                kernel.change(place, tensor.data_ptr())
-            kernel()
-
-        return run
+        arrays = (*map(view, (triangle, number, number, number)), view(appearance.normal), view(example))
+        return write_normals.bind((n, height, width), *arrays, live=_PLACES)
 
 
+@kernel(over="pixels", fastmath=True)
 @device_function
-def _normal(i, row, column, triangle, heading, pitch, tan_half_hfov, normal, normals_out):
+def write_normals(i, row, column, triangle, heading, pitch, tan_half_hfov, normal, normals_out):
     """Write the normal of one pixel."""
     x, y, z = _ZERO, _ZERO, _ZERO
     number = triangle[i, row, column]
@@ -74,21 +64,3 @@ def _normal(i, row, column, triangle, heading, pitch, tan_half_hfov, normal, nor
             nx, ny, nz = -nx, -ny, -nz
         x, y, z = nx * rx + ny * ry + nz * rz, nx * ux + ny * uy + nz * uz, -(nx * fx + ny * fy + nz * fz)
     normals_out[i, 0, row, column], normals_out[i, 1, row, column], normals_out[i, 2, row, column] = x, y, z
-
-
-@cpu_kernel
-def _normals_cpu(triangle, heading, pitch, tan_half_hfov, normal, normals_out):
-    n, height, width = triangle.shape
-    for i in prange(n):
-        for row in range(height):
-            for column in range(width):
-                _normal(np.int64(i), row, column, triangle, heading, pitch, tan_half_hfov, normal, normals_out)
-
-
-@cuda_kernel
-def _normals_cuda(triangle, heading, pitch, tan_half_hfov, normal, normals_out):
-    n, height, width = triangle.shape
-    pixel = cuda.grid(1)
-    if pixel < n * height * width:
-        i, rest = pixel // (height * width), pixel % (height * width)
-        _normal(i, rest // width, rest % width, triangle, heading, pitch, tan_half_hfov, normal, normals_out)

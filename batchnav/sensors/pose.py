@@ -9,14 +9,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.geometry.angle import wrapped
 from batchnav.geometry.pose import sin_cos
 from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
-from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.loops import kernel
 
 _GPS, _COMPASS, _HEADING = range(3)
 
@@ -76,15 +74,7 @@ class PoseSensor(ObservationSource):
     def _bind(self, bodies: PosedBodies, example: torch.Tensor) -> Callable[[torch.Tensor], None]:
         """A kernel as a function of its output; `example` has the shape of the output."""
         poses = BodyPoses(*map(view, (bodies.position, bodies.heading, bodies.start, bodies.start_heading)))
-        if not example.is_cuda:
-            return lambda out: _read_pose_cpu(self._kind, poses, out.numpy())
-        kernel = BoundKernel(_read_pose_cuda, len(example), self._kind, poses, view(example))
-
-        def write(out: torch.Tensor) -> None:
-            kernel.change(2, out.data_ptr())
-            kernel()
-
-        return write
+        return read_pose.bind(len(example), self._kind, poses, view(example), live=(2,))
 
 
 def _number(name: str, size: int, low: float, high: float) -> Spec:
@@ -101,8 +91,8 @@ radians to the left of the start heading, in (-pi, pi]. "heading": f32 [N, 1], r
 axis, in (-pi, pi]."""
 
 
-@lean_function
-def _read_pose(i, kind, poses, values_out):
+@kernel(fastmath=True)
+def read_pose(i, kind, poses, values_out):
     """Write the values of body i."""
     if kind == _HEADING:
         values_out[i, 0] = wrapped(poses.heading[i])
@@ -113,16 +103,3 @@ def _read_pose(i, kind, poses, values_out):
     dx, dz = poses.position[i, 0] - poses.start[i, 0], poses.position[i, 2] - poses.start[i, 2]
     sine, cosine = sin_cos(poses.start_heading[i])
     values_out[i, 0], values_out[i, 1] = -dx * sine - dz * cosine, dx * cosine - dz * sine
-
-
-@cpu_kernel
-def _read_pose_cpu(kind, poses, values_out):
-    for i in prange(len(values_out)):
-        _read_pose(np.int64(i), kind, poses, values_out)
-
-
-@cuda_kernel
-def _read_pose_cuda(kind, poses, values_out):
-    i = cuda.grid(1)
-    if i < len(values_out):
-        _read_pose(i, kind, poses, values_out)

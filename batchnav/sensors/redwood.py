@@ -8,18 +8,17 @@ table, or that of another camera, can be read from a file.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.errors import ConfigError
 from batchnav.runtime.files.reading import read_array
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, lean_function
-from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.decorators import lean_function
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.runtime.kernels.step_rng import DEPTH, normal_quantile
 from batchnav.sensors.noise import checked_noise, pixel_uniforms
 from batchnav.sensors.sensor import NoiseCounters
@@ -93,7 +92,7 @@ class RedwoodNoise:
     def __init__(self, multiplier: float, path: str = ""):
         self._multiplier = np.float32(multiplier)
         self._table = torch.from_numpy(load_table(path) if path else synthetic_table())
-        self._bound: tuple[NoiseCounters, BoundKernel] | None = None
+        self._bound: tuple[NoiseCounters, Callable[..., None]] | None = None
         self._noisy = torch.zeros(0, dtype=torch.float32, device="cpu")
 
     def measure(self, noise: NoiseCounters | None, depth: torch.Tensor) -> torch.Tensor:
@@ -101,17 +100,11 @@ class RedwoodNoise:
         noise = checked_noise("depth", noise)
         if self._noisy.shape != depth.shape or self._noisy.device != depth.device:
             self._noisy, self._bound = torch.zeros_like(depth), None
-        if not depth.is_cuda:
-            _redwood_cpu(depth.numpy(), view(noise), self._table.numpy(), self._multiplier, self._noisy.numpy())
-            return self._noisy
         if self._bound is None or self._bound[0] is not noise:
             self._table = self._table.to(depth.device)
-            n, height, width = depth.shape
-            arguments: tuple[Any, ...] = view(depth), view(noise), view(self._table), self._multiplier
-            grid = n, -(-height * width // _BLOCK), 1
-            self._bound = noise, BoundKernel(_redwood_cuda, grid, *arguments, view(self._noisy), block=_BLOCK)
-        self._bound[1].change(0, depth.data_ptr())
-        self._bound[1]()
+            arrays = *map(view, (depth, noise, self._table)), self._multiplier, view(self._noisy)
+            self._bound = noise, measure_depth.bind(tuple(depth.shape), *arrays, live=(0,))
+        self._bound[1](depth)
         return self._noisy
 
 
@@ -143,8 +136,8 @@ def _measured(metres, factor, u, multiplier):
     return _DEPTH_OF_ONE / eighths if eighths > _ZERO else _ZERO
 
 
-@lean_function
-def _measure(i, row, column, depth, noise, table, multiplier, metres_out):
+@kernel(over="pixels", fastmath=True, block=_BLOCK)
+def measure_depth(i, row, column, depth, noise, table, multiplier, metres_out):
     """Write the measured depth of one pixel."""
     height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
     u, v, w, _ = pixel_uniforms(i, np.int32(row) * width + np.int32(column), noise, DEPTH)
@@ -152,21 +145,3 @@ def _measure(i, row, column, depth, noise, table, multiplier, metres_out):
     metres = depth[i, y - y % 2, x - x % 2]
     factor = _factor(min(metres, _FAR), y, x, height, width, table)
     metres_out[i, row, column] = _measured(metres, factor, w, multiplier)
-
-
-@cpu_kernel
-def _redwood_cpu(depth, noise, table, multiplier, metres_out):
-    n, height, width = depth.shape
-    for task in prange(n * height):
-        i, row = np.int64(task // height), np.int64(task % height)
-        for column in range(width):
-            _measure(i, row, column, depth, noise, table, multiplier, metres_out)
-
-
-@cuda_kernel
-def _redwood_cuda(depth, noise, table, multiplier, metres_out):
-    """One thread per pixel."""
-    i, pixel = cuda.blockIdx.x, np.int32(cuda.blockIdx.y * _BLOCK + cuda.threadIdx.x)
-    height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
-    if pixel < height * width:
-        _measure(i, pixel // width, pixel % width, depth, noise, table, multiplier, metres_out)

@@ -22,8 +22,9 @@ from batchnav.geometry.camera import pixel_ray, pixel_spacing
 from batchnav.geometry.pose import camera_axes
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel
 from batchnav.runtime.kernels.launch import BoundKernel
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
@@ -110,11 +111,11 @@ class RGBSensor(CameraSensor):
         if self.requires.scale == 1:
             return self._bind_shading(paint, *tensors)
         fine = out.new_empty(*out.shape[:2], *tensors[0].shape[1:])
-        shade, average = self._bind_shading(paint, *read, fine), _bind_average(fine, out)
+        shade, shrink = self._bind_shading(paint, *read, fine), _bind_average(fine, out)
 
         def run(*now: torch.Tensor) -> None:
             shade(*now[:-1], fine)
-            average(now[-1])
+            shrink(now[-1].view(-1, *now[-1].shape[2:]))
 
         return run
 
@@ -139,46 +140,18 @@ class RGBSensor(CameraSensor):
 
 def _bind_average(fine: torch.Tensor, example: torch.Tensor) -> Callable[[torch.Tensor], None]:
     """Averages of 2 x 2 pixels of u8 [N, 3, 2 H, 2 W], as a function of the output u8 [N, 3, H, W]."""
-    if not fine.is_cuda:
-        return lambda out: _average_cpu(view(fine), view(out))
     n, channels, height, width = example.shape
-    blocks = n, channels, -(-height * width // AVERAGE_BLOCK)
-    kernel = BoundKernel(_average_cuda, blocks, view(fine), view(example), block=AVERAGE_BLOCK)
-
-    def run(out: torch.Tensor) -> None:
-        kernel.change(1, out.data_ptr())
-        kernel()
-
-    return run
+    planes = view(fine.view(-1, *fine.shape[2:])), view(example.view(-1, height, width))
+    return average.bind((n * channels, height, width), *planes, live=(1,))
 
 
-@device_function
-def _mean(i, channel, row, column, fine, mean_out):
+@kernel(over="pixels", index="np.uint32", block=AVERAGE_BLOCK, fastmath=True)
+def average(plane, row, column, fine, mean_out):
     """Write one channel of a pixel: the rounded mean of its samples."""
     y, x, one = np.uint32(2 * row), np.uint32(2 * column), np.uint32(1)
-    above = np.uint32(fine[i, channel, y, x]) + np.uint32(fine[i, channel, y, x + one])
-    below = np.uint32(fine[i, channel, y + one, x]) + np.uint32(fine[i, channel, y + one, x + one])
-    mean_out[i, channel, row, column] = np.uint8((above + below + np.uint32(2)) >> np.uint32(2))
-
-
-@cpu_kernel
-def _average_cpu(fine, mean_out):
-    n, channels, height, width = mean_out.shape
-    for i in prange(n):
-        for channel in range(channels):
-            for row in range(height):
-                for column in range(width):
-                    _mean(np.uint32(i), np.uint32(channel), np.uint32(row), np.uint32(column), fine, mean_out)
-
-
-@cuda_kernel
-def _average_cuda(fine, mean_out):
-    """One thread per channel of a pixel; all threads of a block write one channel of an image."""
-    width, height = np.uint32(mean_out.shape[3]), np.uint32(mean_out.shape[2])
-    pixel = np.uint32(cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x)
-    if pixel < np.uint32(width * height):
-        i, channel = np.uint32(cuda.blockIdx.x), np.uint32(cuda.blockIdx.y)
-        _mean(i, channel, np.uint32(pixel // width), np.uint32(pixel % width), fine, mean_out)
+    above = np.uint32(fine[plane, y, x]) + np.uint32(fine[plane, y, x + one])
+    below = np.uint32(fine[plane, y + one, x]) + np.uint32(fine[plane, y + one, x + one])
+    mean_out[plane, row, column] = np.uint8((above + below + np.uint32(2)) >> np.uint32(2))
 
 
 @cpu_kernel

@@ -19,6 +19,7 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.intrinsics import float_bits, fma, load4
 from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.scene.appearance import ID_FIELDS, Appearance
 from batchnav.scene.id_tiles import ON_THE_LINE
 from batchnav.sensors.camera import CameraConfig
@@ -47,10 +48,8 @@ class IdSensor(CameraSensor):
         ids = view(getattr(appearance, self.field))
         if len(appearance.id_patches):
             self.write_tiled(frame, appearance, triangle, out)
-        elif out.is_cuda:
-            launch(_look_up_cuda, out.numel(), view(triangle.view(-1)), ids, view(out.view(-1)))
         else:
-            _look_up_cpu(view(triangle.view(-1)), ids, view(out.view(-1)))
+            look_up(out.numel(), view(triangle.view(-1)), ids, view(out.view(-1)))
 
     def write_tiled(
         self, frame: Frame, appearance: Appearance[torch.Tensor], triangle: torch.Tensor, out: torch.Tensor
@@ -87,23 +86,11 @@ class Ids(NamedTuple):
     texels: Any
 
 
-@device_function
-def _id_of(number, ids):
-    """Id of a triangle; 0 for -1."""
-    return ids[np.uint32(number)] if number >= 0 else _NOTHING
-
-
-@cpu_kernel
-def _look_up_cpu(triangle, ids, ids_out):
-    for pixel in prange(len(triangle)):
-        ids_out[pixel] = _id_of(triangle[pixel], ids)
-
-
-@cuda_kernel
-def _look_up_cuda(triangle, ids, ids_out):
-    pixel = np.uint64(cuda.grid(1))  # unsigned, so that no index is negative
-    if pixel < np.uint64(len(triangle)):
-        ids_out[pixel] = _id_of(triangle[pixel], ids)
+@kernel(index="np.uint64", fastmath=True)  # unsigned, so that no index is negative
+def look_up(pixel, triangle, ids, ids_out):
+    """Write the id of a pixel's triangle; 0 for -1."""
+    number = triangle[pixel]
+    ids_out[pixel] = ids[np.uint32(number)] if number >= 0 else _NOTHING
 
 
 @device_function

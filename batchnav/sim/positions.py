@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from numba import prange
 
 from batchnav.errors import BatchnavError
 from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel
-from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.scene.bank import SceneBank
 
 MAX_SNAP_DISTANCE = 0.1
@@ -47,27 +44,13 @@ def on_navmesh(bank: SceneBank, scene: torch.Tensor, position: torch.Tensor, dis
     contiguous and on the bank's device.
     """
     nearest = torch.empty_like(position)
-    if bank.device.type == "cpu":
-        snap_cpu(bank.navmesh_view, view(scene), view(position), view(nearest))
-    else:
-        launch(snap_cuda, len(scene), bank.navmesh_view, view(scene), view(position), view(nearest))
+    snap(len(scene), bank.navmesh_view, *map(view, (scene, position, nearest)))
     gap = nearest - position  # NaN where no polygon is near
     return (gap[:, [0, 2]].norm(dim=1) <= distance) & (gap[:, 1].abs() <= MAX_SNAP_HEIGHT)
 
 
-@cpu_kernel
-def snap_cpu(nav, scene, position, nearest_out):
-    """The point of its scene's navmesh that is nearest to each position; NaN where no polygon is near."""
-    for i in prange(len(scene)):
-        row = np.int64(i)  # prange counts in unsigned integers, for which every callee would be compiled again
-        _, nearest = nearest_polygon(nav, scene[row], point_at(row, position))
-        keep_point(row, nearest, nearest_out)
-
-
-@exact_cuda_kernel
-def snap_cuda(nav, scene, position, nearest_out):
-    """CUDA form of `snap_cpu`."""
-    i = cuda.grid(1)
-    if i < len(scene):
-        _, nearest = nearest_polygon(nav, scene[i], point_at(i, position))
-        keep_point(i, nearest, nearest_out)
+@kernel()
+def snap(i, nav, scene, position, nearest_out):
+    """Write the point of its scene's navmesh that is nearest to a position; NaN where no polygon is near."""
+    _, nearest = nearest_polygon(nav, scene[i], point_at(i, position))
+    keep_point(i, nearest, nearest_out)

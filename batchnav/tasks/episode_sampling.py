@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.errors import EpisodeError
 from batchnav.geometry.point import keep_point, point_at, squared_distance
@@ -20,17 +19,17 @@ from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.runtime.kernels.decorators import (
-    cpu_kernel,
     cuda,
     device_function,
     exact_cuda_kernel,
     inline_function,
     lean_function,
 )
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import keep_start
-from batchnav.sim.episodes import FIRST_DRAW, NO_AGENT, agent_number, sample_scene
+from batchnav.sim.episodes import FIRST_DRAW, agent_number, sample_scene
 from batchnav.sim.positions import check_positions
 from batchnav.sim.simulator import NO_EPISODE
 
@@ -187,7 +186,7 @@ def keep_episode(i, scene, heading, start, goal, distance, table_index, next_out
     """Write the agent's next episode."""
     keep_start(i, scene, start, heading, next_out)
     keep_point(i, goal, next_out.goal)
-    next_out.distance[i], next_out.table_index[i] = distance, table_index
+    next_out.start_distance[i], next_out.distance[i], next_out.table_index[i] = distance, distance, table_index
 
 
 @inline_function
@@ -216,50 +215,9 @@ def limits_of(parameters):
     return parameters.closest_goal, parameters.furthest_goal, parameters.min_detour_ratio
 
 
-@lean_function
-def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
-    """Sample the agent's next episode: its next row of the table, or the first candidate that is accepted."""
-    episode = bodies.episode[i] + np.int32(1)
-    if table.scene.shape[0] > 0:
-        take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, next_out)
-        return
-    seed, limits = sampling.seed[0], limits_of(parameters)
-    scene, heading = sample_scene(i, episode, sampling)
-    agent = agent_number(i, sampling)
-    goal = sample_goal(agent, episode, 0, nav, scene, seed)
-    for candidate in range(MAX_CANDIDATES):
-        if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
-            goal = sample_goal(agent, episode, candidate, nav, scene, seed)
-        found, start, distance = try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row)
-        if found:
-            keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), next_out)
-            return
-    errors_out[NO_EPISODE] = scene + np.int32(1)
-
-
-def sampling_threads(num_envs: int) -> int:
-    """Number of CUDA threads that sample episodes, in whole blocks, since every thread of the last block searches."""
-    return -(-min(num_envs * SEARCHERS, SAMPLING_THREADS) // SAMPLING_BLOCK) * SAMPLING_BLOCK
-
-
-# All agents.
-
-
-@cpu_kernel
-def sample_cpu(nav, bodies, queued, sampling, table, parameters, chunks, scratch, next_out, errors_out):
-    """`sample_one` of the queued agents."""
-    n = np.int64(queued.count[0])
-    for chunk in prange(chunks):
-        row = np.int64(chunk)
-        for k in range(row * n // chunks, (row + 1) * n // chunks):
-            i = np.int64(queued.agents[k])
-            if i != NO_AGENT:
-                sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out)
-
-
 @exact_cuda_kernel
-def sample_cuda(nav, bodies, queued, sampling, table, parameters, scratch, next_out, errors_out):
-    """`sample_one` of the queued agents; SEARCHERS neighbouring threads try an agent's candidates in parallel."""
+def sample_cuda(queued, nav, bodies, sampling, table, parameters, scratch, next_out, errors_out):
+    """CUDA form of `sample_one`: SEARCHERS neighbouring threads try an agent's candidates in parallel."""
     thread = cuda.grid(1)
     searcher = thread % SEARCHERS
     shift = cuda.laneid // SEARCHERS * SEARCHERS
@@ -289,5 +247,27 @@ def sample_cuda(nav, bodies, queued, sampling, table, parameters, scratch, next_
             errors_out[NO_EPISODE] = scene + np.int32(1)
 
 
-SAMPLE = sample_cpu, sample_cuda
-"""The kernel that samples start and goal, in its CPU and CUDA forms."""
+@kernel(over="queue", block=SAMPLING_BLOCK, cuda_form=sample_cuda)
+def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
+    """Sample the agent's next episode: its next row of the table, or the first candidate that is accepted."""
+    episode = bodies.episode[i] + np.int32(1)
+    if table.scene.shape[0] > 0:
+        take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, next_out)
+        return
+    seed, limits = sampling.seed[0], limits_of(parameters)
+    scene, heading = sample_scene(i, episode, sampling)
+    agent = agent_number(i, sampling)
+    goal = sample_goal(agent, episode, 0, nav, scene, seed)
+    for candidate in range(MAX_CANDIDATES):
+        if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
+            goal = sample_goal(agent, episode, candidate, nav, scene, seed)
+        found, start, distance = try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row)
+        if found:
+            keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), next_out)
+            return
+    errors_out[NO_EPISODE] = scene + np.int32(1)
+
+
+def sampling_threads(num_envs: int) -> int:
+    """Number of CUDA threads that sample episodes, in whole blocks, since every thread of the last block searches."""
+    return -(-min(num_envs * SEARCHERS, SAMPLING_THREADS) // SAMPLING_BLOCK) * SAMPLING_BLOCK

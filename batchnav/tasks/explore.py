@@ -2,41 +2,36 @@
 
 A task of Shacklett et al., "Large batch simulation for deep reinforcement learning" (ICLR 2021). Cells have sides of 1
 m in the frame of the start, and a new cell gives a reward of 0.25, as in their release. The cell of the start does not
-count. `tasks/visited_cells.py` defines the cells. One difference from the release: an episode has 500 actions instead
-of 499.
+count. One difference from the release: an episode has 500 actions instead of 499.
+
+The cell of a point is its coordinates in the start's frame, divided by the cell size and truncated towards zero, as in
+the release of Shacklett et al. (2021). Cell 0 therefore extends from -1 to 1 cell sizes along every axis, twice as far
+as other cells.
 """
 
 from __future__ import annotations
 
+import math
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.config import in_range
 from batchnav.geometry.point import point_at
+from batchnav.geometry.polygon import ZERO
+from batchnav.navmesh.data import polygon_size, polygon_vertex, scene_polygons
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
-from batchnav.sim.episodes import NO_AGENT
+from batchnav.runtime.kernels.decorators import cuda, exact_cuda_kernel, inline_function, lean_function
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.sim.simulator import NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.goal_free import ProgressTask, progress_metrics, score_progress
-from batchnav.tasks.steps import bind
-from batchnav.tasks.visited_cells import (
-    MAX_MARKS,
-    box_of_island,
-    cell_of,
-    clear_marks,
-    count_marks,
-    mark_island,
-    start_frame,
-    was_visited,
-)
 from batchnav.types import Metric
 
 WARP = 32
@@ -45,6 +40,12 @@ COUNTING_WARPS = 512
 """CUDA: maximum number of agents whose cells are counted in parallel."""
 MAX_STEPS = 20_000
 """Maximum of `max_steps`: memory is kept for one new cell per step."""
+MAX_MARKS = 65536
+"""Maximum number of cells in the bounding box of an island: more than 250 x 250 cells on one storey."""
+_SIDE, _LEVELS = np.int32(2047), np.int32(127)
+"""Largest cell coordinates, horizontal and vertical. Coordinates farther from the start are clamped to them."""
+_TOUCH = np.float32(1e-3)
+"""Tolerance, in cell sizes: cells that an island only touches count as reachable, since rounding may lead there."""
 
 
 @dataclass(frozen=True)
@@ -73,28 +74,136 @@ class ExploreParameters(NamedTuple):
     """Reward of each new cell."""
 
 
-class ExploreState(NamedTuple):
-    """The fields of `goal_free.ProgressState`, and the visited cells."""
+# Cells.
 
-    target: torch.Tensor
-    """f32 [N, 3]: start position, metres."""
-    reachable: torch.Tensor
-    """f32 [N]: number of cells that can be visited, without the start's cell."""
-    progress: torch.Tensor
-    """f32 [N]: number of visited cells, without the start's cell."""
-    episode_return: torch.Tensor
-    """f32 [N]: after the last step."""
-    table_index: torch.Tensor
-    """i32 [N]: row of the episode table, or -1."""
-    cells: torch.Tensor
-    """i32 [N, max_steps]: the first `progress` entries of a row are the visited cells."""
+
+@inline_function
+def start_frame(start, heading, size):
+    """The frame of an episode's start: (start, sine of the heading, cosine of the heading, cells per metre)."""
+    return start, np.float32(math.sin(heading)), np.float32(math.cos(heading)), np.float32(1.0) / size
+
+
+@inline_function
+def in_frame(point, frame):
+    """A point in a start's frame, in cell sizes: to the right, up, backwards."""
+    start, sine, cosine, scale = frame
+    dx, dy, dz = point[0] - start[0], point[1] - start[1], point[2] - start[2]
+    return (dx * cosine - dz * sine) * scale, dy * scale, (dx * sine + dz * cosine) * scale
+
+
+@inline_function
+def cut(value, limit):
+    """The cell of a coordinate: truncated towards zero, and clamped to -limit to limit."""
+    return min(max(np.int32(value), -limit), limit)
+
+
+@inline_function
+def cell_of(point, frame):
+    """The cell of a point, encoded as one i32; 0 is the cell of the start."""
+    x, y, z = in_frame(point, frame)
+    return (cut(y, _LEVELS) << np.int32(24)) + (cut(x, _SIDE) << np.int32(12)) + cut(z, _SIDE)
+
+
+@inline_function
+def was_visited(i, cell, count, cells):
+    """True if a cell is that of the start or among the first `count` entries of row i of cells i32 [N, M]."""
+    found = cell == 0
+    while not found and count > 0:  # newest first: an agent is mostly in a cell that it visited recently
+        count -= np.int32(1)
+        found = cells[i, count] == cell
+    return found
+
+
+@lean_function
+def box_of_island(nav, scene, island, frame):
+    """The bounding box of an island in cells: lowest x, y, z, and numbers of cells along x, y, z."""
+    first, number = scene_polygons(nav, scene)
+    big = np.int32(2**30)
+    low_x, low_y, low_z, high_x, high_y, high_z = big, big, big, -big, -big, -big
+    for polygon in range(first, first + number):
+        if nav.polygon_island[polygon] == island:
+            for k in range(polygon_size(nav, polygon)):
+                x, y, z = in_frame(polygon_vertex(nav, polygon, k), frame)
+                low_x, high_x = min(low_x, cut(x - _TOUCH, _SIDE)), max(high_x, cut(x + _TOUCH, _SIDE))
+                low_y, high_y = min(low_y, cut(y - _TOUCH, _LEVELS)), max(high_y, cut(y + _TOUCH, _LEVELS))
+                low_z, high_z = min(low_z, cut(z - _TOUCH, _SIDE)), max(high_z, cut(z + _TOUCH, _SIDE))
+    one = np.int32(1)
+    return low_x, low_y, low_z, high_x - low_x + one, high_y - low_y + one, high_z - low_z + one
+
+
+@lean_function
+def clear_marks(lane, lanes, number, row, marks_out):
+    """Clear the first `number` marks of a row of u8 [rows, MAX_MARKS]. The lanes share the marks."""
+    for k in range(lane, number, lanes):
+        marks_out[row, k] = np.uint8(0)
+
+
+@lean_function
+def mark_island(lane, lanes, nav, scene, island, frame, box, row, marks_out):
+    """Mark the cells of a box that an island's polygons overlap. Lanes share the polygons; several may write a cell."""
+    first, number = scene_polygons(nav, scene)
+    for polygon in range(first + lane, first + number, lanes):
+        if nav.polygon_island[polygon] == island:
+            _mark_polygon(nav, np.int32(polygon), frame, box, row, marks_out)
+
+
+@lean_function
+def count_marks(lane, lanes, number, marks, row):
+    """Number of marked cells among every `lanes`-th cell from `lane` on."""
+    count = 0
+    for k in range(lane, number, lanes):
+        count += np.int32(marks[row, k])
+    return count
+
+
+@inline_function
+def _mark_polygon(nav, polygon, frame, box, row, marks_out):
+    """Mark the cells that a polygon overlaps in plan view, on all levels between its lowest and highest vertex."""
+    count = polygon_size(nav, polygon)
+    x, y, z = in_frame(polygon_vertex(nav, polygon, 0), frame)
+    low_x, high_x, low_y, high_y, low_z, high_z = x, x, y, y, z, z
+    area, before_x, before_z = ZERO, x, z
+    for k in range(1, count):
+        x, y, z = in_frame(polygon_vertex(nav, polygon, k), frame)
+        low_x, high_x, low_y, high_y = min(low_x, x), max(high_x, x), min(low_y, y), max(high_y, y)
+        low_z, high_z = min(low_z, z), max(high_z, z)
+        area += before_x * z - x * before_z
+        before_x, before_z = x, z
+    x, y, z = in_frame(polygon_vertex(nav, polygon, 0), frame)
+    area += before_x * z - x * before_z
+    first_x, first_y, first_z, wide, _, deep = box
+    for cx in range(cut(low_x - _TOUCH, _SIDE), cut(high_x + _TOUCH, _SIDE) + 1):
+        for cz in range(cut(low_z - _TOUCH, _SIDE), cut(high_z + _TOUCH, _SIDE) + 1):
+            if _polygon_meets(nav, polygon, count, area, np.int32(cx), np.int32(cz), frame):
+                for cy in range(cut(low_y - _TOUCH, _LEVELS), cut(high_y + _TOUCH, _LEVELS) + 1):
+                    marks_out[row, ((cy - first_y) * deep + cz - first_z) * wide + cx - first_x] = np.uint8(1)
+
+
+@inline_function
+def _polygon_meets(nav, polygon, count, area, cx, cz, frame):
+    """True if a cell overlaps a convex polygon whose box it overlaps: no edge has the whole cell on its outer side."""
+    one = np.float32(1.0)
+    left = (np.float32(cx) if cx > 0 else np.float32(cx) - one) - _TOUCH
+    right = (np.float32(cx) if cx < 0 else np.float32(cx) + one) + _TOUCH
+    back = (np.float32(cz) if cz > 0 else np.float32(cz) - one) - _TOUCH
+    front = (np.float32(cz) if cz < 0 else np.float32(cz) + one) + _TOUCH
+    sign = one if area > ZERO else -one
+    ax, _, az = in_frame(polygon_vertex(nav, polygon, count - 1), frame)
+    for k in range(count):
+        bx, _, bz = in_frame(polygon_vertex(nav, polygon, k), frame)
+        nx, nz = sign * (az - bz), sign * (bx - ax)  # points into the polygon
+        inmost = nx * ((right if nx > ZERO else left) - ax) + nz * ((front if nz > ZERO else back) - az)
+        if inmost < ZERO:
+            return False
+        ax, az = bx, bz
+    return True
 
 
 # One agent.
 
 
-@lean_function
-def score_one(i, transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out):
+@kernel()
+def score_one(i, transition, parameters, state_out, cells_out, metrics_out, reward_out):
     """Update visited cells, reward and metrics from the transition of a step."""
     progress = transition.progress[i]
     if transition.moved[i]:
@@ -103,7 +212,7 @@ def score_one(i, transition, parameters, state_out, cells_out, area_out, metrics
         if count < cells_out.shape[1] and not was_visited(i, cell, count, cells_out):
             cells_out[i, count] = cell
             progress += np.float32(1.0)
-    area_out[i] = progress * parameters.cell_size * parameters.cell_size
+    metrics_out.area[i] = progress * parameters.cell_size * parameters.cell_size
     reward = parameters.cell_reward * (progress - transition.progress[i])
     score_progress(i, transition, progress, reward, state_out, metrics_out, reward_out)
 
@@ -118,7 +227,28 @@ def surroundings(i, nav, next_episode, cell_size):
     return island, frame, box_of_island(nav, scene, island, frame)
 
 
-@lean_function
+@exact_cuda_kernel
+def count_cuda(queued, nav, cell_size, marks_out, next_out, errors_out):
+    """CUDA form of `count_one`: the threads of a warp share an agent's polygons and cells."""
+    lane, row = cuda.threadIdx.x, cuda.blockIdx.x
+    for place in range(row, queued.count[0], cuda.gridDim.x):
+        i = np.int64(queued.agents[place])
+        island, frame, box = surroundings(i, nav, next_out, cell_size)
+        number = np.int64(box[3]) * np.int64(box[4]) * np.int64(box[5])
+        if number > MAX_MARKS:
+            errors_out[NO_EPISODE] = next_out.scene[i] + np.int32(1)
+            continue
+        clear_marks(lane, WARP, number, row, marks_out)
+        if lane == 0:
+            next_out.reachable[i] = np.float32(-1.0)  # the start's own cell
+        cuda.syncwarp()
+        mark_island(lane, WARP, nav, next_out.scene[i], island, frame, box, row, marks_out)
+        cuda.syncwarp()
+        cuda.atomic.add(next_out.reachable, i, np.float32(count_marks(lane, WARP, number, marks_out, row)))
+        cuda.syncwarp()
+
+
+@kernel(over="queue", block=WARP, cuda_form=count_cuda)
 def count_one(i, nav, cell_size, row, marks_out, next_out, errors_out):
     """Count the cells that are reachable from an agent's next start, without the start's cell."""
     island, frame, box = surroundings(i, nav, next_out, cell_size)
@@ -129,6 +259,9 @@ def count_one(i, nav, cell_size, row, marks_out, next_out, errors_out):
     clear_marks(0, 1, number, row, marks_out)
     mark_island(0, 1, nav, next_out.scene[i], island, frame, box, row, marks_out)
     next_out.reachable[i] = np.float32(count_marks(0, 1, number, marks_out, row) - 1)
+
+
+# The task.
 
 
 class Explore(ProgressTask):
@@ -148,10 +281,10 @@ class Explore(ProgressTask):
     def __init__(self, sim: Simulator, config: ExploreConfig, episodes: EpisodeTable | None = None):
         super().__init__(sim, config, episodes)
         self.no_episode_message += f", with at most {MAX_MARKS:,} cells of {config.cell_size:g} m in the box around it"
-        self.cells, self._marks = self.own
-        self.state = ExploreState(**self.progress_state._asdict(), cells=self.cells)
-        self.ranges |= {"progress": (0.0, float(config.max_steps))}
-        self._bind_counting()
+        self.cells = self.own[0]
+        """i32 [N, max_steps]: the first `progress` entries of a row are the visited cells."""
+        self.state = ExploreState(**self.running._asdict(), cells=self.cells)
+        self.ranges |= {"progress": (0.0, float(config.max_steps)), "cells": (-(2**31), 2**31 - 1)}
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
@@ -170,67 +303,19 @@ class Explore(ProgressTask):
         self.sample_starts()
         self._count()
 
-    def _bind_counting(self) -> None:
-        """Bind the kernels of scoring and counting to their arguments."""
-        sim, n, config = self.sim, self.sim.num_envs, self.config
+    def _bind(self) -> None:
+        """Bind the kernels to their arguments."""
+        super()._bind()
+        sim, n, config, (cells, marks) = self.sim, self.sim.num_envs, self.config, map(view, self.own)
         parameters = ExploreParameters(np.float32(config.cell_size), np.float32(config.cell_reward))
-        area, transition = view(self.metrics["area"]), view(self.transition)
-        written = view(self.progress_state), view(self.cells), area, view(self.metric_tensors), view(self.reward)
-        self._score: Callable[[], Any] = bind(sim, (score_cpu, score_cuda), (transition, parameters), written)
-        read = sim.bank.navmesh_view, view(sim.queue), parameters.cell_size
-        rows = min(n, COUNTING_WARPS)
-        self._count: Callable[[], Any] = bind(
-            sim, (count_cpu, count_cuda), read, (view(self.next_episode), sim.error_flags), view(self._marks),
-            chunks=min(rows, sim.chunks), threads=rows * WARP, block=WARP,
+        written = view(self.running), cells, view(self.metric_tensors), view(self.reward)
+        self._score: Callable[[], None] = score_one.bind(n, view(self.transition), parameters, *written)
+        rows, read = min(n, COUNTING_WARPS), (sim.bank.navmesh_view, parameters.cell_size)
+        self._count: Callable[[], None] = count_one.bind(
+            view(sim.queue), *read, marks, view(self.next_episode), sim.error_flags,
+            rows=min(rows, sim.chunks), threads=rows * WARP,
         )  # fmt: skip
 
 
-# All agents.
-
-
-@cpu_kernel
-def score_cpu(transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out):
-    """`score_one` of every agent."""
-    for i in prange(reward_out.shape[0]):
-        score_one(np.int64(i), transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out)
-
-
-@cpu_kernel
-def count_cpu(nav, queued, cell_size, chunks, marks_out, next_out, errors_out):
-    """Count the cells that are reachable from the next start of every queued agent."""
-    n = np.int64(queued.count[0])
-    for chunk in prange(chunks):
-        row = np.int64(chunk)  # prange counts in unsigned integers, for which every callee would be compiled again
-        for place in range(row * n // chunks, (row + 1) * n // chunks):
-            i = np.int64(queued.agents[place])
-            if i != NO_AGENT:
-                count_one(i, nav, cell_size, row, marks_out, next_out, errors_out)
-
-
-@exact_cuda_kernel
-def score_cuda(transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out):
-    """`score_one` of every agent."""
-    i = cuda.grid(1)
-    if i < reward_out.shape[0]:
-        score_one(i, transition, parameters, state_out, cells_out, area_out, metrics_out, reward_out)
-
-
-@exact_cuda_kernel
-def count_cuda(nav, queued, cell_size, marks_out, next_out, errors_out):
-    """CUDA form of `count_cpu`: the threads of a warp share an agent's polygons and cells."""
-    lane, row = cuda.threadIdx.x, cuda.blockIdx.x
-    for place in range(row, queued.count[0], cuda.gridDim.x):
-        i = np.int64(queued.agents[place])
-        island, frame, box = surroundings(i, nav, next_out, cell_size)
-        number = np.int64(box[3]) * np.int64(box[4]) * np.int64(box[5])
-        if number > MAX_MARKS:
-            errors_out[NO_EPISODE] = next_out.scene[i] + np.int32(1)
-            continue
-        clear_marks(lane, WARP, number, row, marks_out)
-        if lane == 0:
-            next_out.reachable[i] = np.float32(-1.0)  # the start's own cell
-        cuda.syncwarp()
-        mark_island(lane, WARP, nav, next_out.scene[i], island, frame, box, row, marks_out)
-        cuda.syncwarp()
-        cuda.atomic.add(next_out.reachable, i, np.float32(count_marks(lane, WARP, number, marks_out, row)))
-        cuda.syncwarp()
+ExploreState = namedtuple("ExploreState", (*Explore.State._fields, "cells"))
+"""The state to resume from: the running episode, and the visited cells."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.config import in_range
 from batchnav.geometry.point import keep_point, point_at
@@ -22,14 +21,13 @@ from batchnav.navmesh.farthest import CANDIDATES, far_vertices
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, exact_cuda_kernel, lean_function
-from batchnav.sim.episodes import NO_AGENT
+from batchnav.runtime.kernels.decorators import cuda, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.formulas import path_efficiency
 from batchnav.tasks.goal_free import ProgressTask, progress_metrics, score_progress, share_of
-from batchnav.tasks.steps import bind
 from batchnav.types import Metric
 
 SAMPLING_THREADS = 32768
@@ -65,12 +63,13 @@ def distance_from_start(i, nav, transition, scratch, row):
     return distance if distance < _INF else transition.progress[i]
 
 
-@lean_function
-def score_one(i, nav, transition, distance_reward, scratch, row, state_out, ppl_out, metrics_out, reward_out):
+@kernel(block=SEARCH_BLOCK)
+def score_one(i, nav, transition, distance_reward, scratch, row, state_out, metrics_out, reward_out):
     """Update distance, reward and metrics from the transition of a step."""
     distance = distance_from_start(i, nav, transition, scratch, row)
     reward = distance_reward * (distance - transition.progress[i])
-    ppl_out[i] = share_of(distance, transition.reachable[i]) * path_efficiency(distance, transition.path_length[i])
+    share = share_of(distance, transition.reachable[i])
+    metrics_out.ppl[i] = share * path_efficiency(distance, transition.path_length[i])
     score_progress(i, transition, distance, reward, state_out, metrics_out, reward_out)
 
 
@@ -94,6 +93,33 @@ def keep_farthest(i, candidates, next_out):
             keep_point(i, vertex, next_out.target)
 
 
+@exact_cuda_kernel
+def farthest_cuda(queued, nav, scratch, candidates_out, next_out):
+    """CUDA form of `find_farthest`: CANDIDATES neighbouring threads measure an agent's candidates in parallel."""
+    thread = cuda.grid(1)
+    k = thread % CANDIDATES
+    group = ((1 << CANDIDATES) - 1) << (cuda.laneid // CANDIDATES * CANDIDATES)
+    for place in range(thread // CANDIDATES, queued.count[0], cuda.gridsize(1) // CANDIDATES):
+        i = np.int64(queued.agents[place])
+        if k == 0:
+            start = point_at(i, next_out.position)
+            far_vertices(i, nav, next_out.scene[i], start, scratch, thread, candidates_out)
+        cuda.syncwarp(group)
+        measure_candidate(i, k, nav, next_out, scratch, thread, candidates_out)
+        cuda.syncwarp(group)
+        if k == 0:
+            keep_farthest(i, candidates_out, next_out)
+
+
+@kernel(over="queue", block=BLOCK, cuda_form=farthest_cuda)
+def find_farthest(i, nav, scratch, row, candidates_out, next_out):
+    """Find the place farthest from the agent's next start."""
+    far_vertices(i, nav, next_out.scene[i], point_at(i, next_out.position), scratch, row, candidates_out)
+    for k in range(CANDIDATES):
+        measure_candidate(i, k, nav, next_out, scratch, row, candidates_out)
+    keep_farthest(i, candidates_out, next_out)
+
+
 class Flee(ProgressTask):
     """The Flee task. Arguments as in `ProgressTask`.
 
@@ -114,8 +140,7 @@ class Flee(ProgressTask):
 
     def __init__(self, sim: Simulator, config: FleeConfig, episodes: EpisodeTable | None = None):
         super().__init__(sim, config, episodes)
-        self.target, self.target_radius = self.progress_state.target, 0.2
-        self._bind_measuring()
+        self.target, self.target_radius = self.running.target, 0.2
 
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
@@ -136,76 +161,20 @@ class Flee(ProgressTask):
         self.sample_starts()
         self._find_farthest()
 
-    def _bind_measuring(self) -> None:
-        """Bind the kernels of scoring and of the farthest places to their arguments."""
-        sim, scale = self.sim, np.float32(self.config.distance_reward)
-        nav, queue, transition = sim.bank.navmesh_view, view(sim.queue), view(self.transition)
-        written = view(self.progress_state), view(self.metrics["ppl"]), view(self.metric_tensors), view(self.reward)
-        self._score: Callable[[], Any] = bind(
-            sim, (score_cpu, score_cuda), (nav, transition, scale), written, self.scratch, block=SEARCH_BLOCK
+    def _bind(self) -> None:
+        """Bind the kernels to their arguments."""
+        super()._bind()
+        sim, n, scale = self.sim, self.sim.num_envs, np.float32(self.config.distance_reward)
+        nav, written = sim.bank.navmesh_view, map(view, (self.running, self.metric_tensors, self.reward))
+        self._score: Callable[[], None] = score_one.bind(
+            n, nav, view(self.transition), scale, self.scratch, *written, rows=sim.chunks
         )
         sampled = view(self.own[0]), view(self.next_episode)
-        threads, scratch = sampling_threads(sim.num_envs), self.sampling_scratch
-        self._find_farthest: Callable[[], Any] = bind(
-            sim, (farthest_cpu, farthest_cuda), (nav, queue), sampled, scratch, threads=threads, block=BLOCK
+        self._find_farthest: Callable[[], None] = find_farthest.bind(
+            view(sim.queue), nav, self.sampling_scratch, *sampled, rows=sim.chunks, threads=sampling_threads(n)
         )
 
 
 def sampling_threads(num_envs: int) -> int:
     """Number of CUDA threads that search for farthest places, in whole blocks: all threads of the last block search."""
     return -(-min(num_envs * CANDIDATES, SAMPLING_THREADS) // BLOCK) * BLOCK
-
-
-# All agents.
-
-
-@cpu_kernel
-def score_cpu(nav, transition, distance_reward, chunks, scratch, state_out, ppl_out, metrics_out, reward_out):
-    """`score_one` of every agent."""
-    n = reward_out.shape[0]
-    for chunk in prange(chunks):
-        row = np.int64(chunk)  # prange counts in unsigned integers, for which every callee would be compiled again
-        for i in range(row * n // chunks, (row + 1) * n // chunks):
-            score_one(i, nav, transition, distance_reward, scratch, row, state_out, ppl_out, metrics_out, reward_out)
-
-
-@cpu_kernel
-def farthest_cpu(nav, queued, chunks, scratch, candidates_out, next_out):
-    """Find the place farthest from the next start of every queued agent."""
-    n = np.int64(queued.count[0])
-    for chunk in prange(chunks):
-        row = np.int64(chunk)
-        for place in range(row * n // chunks, (row + 1) * n // chunks):
-            i = np.int64(queued.agents[place])
-            if i != NO_AGENT:
-                start = point_at(i, next_out.position)
-                far_vertices(i, nav, next_out.scene[i], start, scratch, row, candidates_out)
-                for k in range(CANDIDATES):
-                    measure_candidate(i, k, nav, next_out, scratch, row, candidates_out)
-                keep_farthest(i, candidates_out, next_out)
-
-
-@exact_cuda_kernel
-def score_cuda(nav, transition, distance_reward, scratch, state_out, ppl_out, metrics_out, reward_out):
-    """`score_one` of every agent."""
-    i = cuda.grid(1)
-    if i < reward_out.shape[0]:
-        score_one(i, nav, transition, distance_reward, scratch, i, state_out, ppl_out, metrics_out, reward_out)
-
-
-@exact_cuda_kernel
-def farthest_cuda(nav, queued, scratch, candidates_out, next_out):
-    """CUDA form of `farthest_cpu`: CANDIDATES neighbouring threads measure an agent's candidates in parallel."""
-    thread = cuda.grid(1)
-    k = thread % CANDIDATES
-    group = ((1 << CANDIDATES) - 1) << (cuda.laneid // CANDIDATES * CANDIDATES)
-    for place in range(thread // CANDIDATES, queued.count[0], cuda.gridsize(1) // CANDIDATES):
-        i = np.int64(queued.agents[place])
-        if k == 0:
-            start = point_at(i, next_out.position)
-            far_vertices(i, nav, next_out.scene[i], start, scratch, thread, candidates_out)
-        cuda.syncwarp(group)
-        measure_candidate(i, k, nav, next_out, scratch, thread, candidates_out)
-        cuda.syncwarp(group)
-        if k == 0:
-            keep_farthest(i, candidates_out, next_out)

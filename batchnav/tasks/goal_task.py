@@ -1,48 +1,162 @@
 """`GoalTask`, the base of tasks with a goal, such as PointNav.
 
-Steps, success, SPL, reward, fixed episodes and resuming are here and in `tasks/goal_kernels.py`. A subclass defines
-what differs.
-
-A goal is a point, or a set of places of which the nearest counts, such as the view points of all objects of a category:
-`goal_places` returns the places of all goals, and `next_episode.goal_range` selects those of an episode. An episode may
-also have a goal heading and a category. `optional` names the fields in use, and `sample_episodes` fills them.
+Steps, success, SPL, reward, fixed episodes and resuming are here. A subclass defines what differs: `fields` declares
+further tensors of an episode, and a kernel after `sample_pairs` fills those of the next episodes. A task with another
+rule of success or reward replaces `score_kernel`, whose function calls `distance_to_goal` and `record_score`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 
 from batchnav.config import in_range
+from batchnav.geometry.angle import angle_between
+from batchnav.geometry.point import point_at
+from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
-from batchnav.observation import ObservationSource
 from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import inline_function, lean_function
+from batchnav.runtime.kernels.intrinsics import copy_fields
+from batchnav.runtime.kernels.loops import Kernel, kernel
+from batchnav.runtime.kernels.synchronization import enqueue
+from batchnav.sim.bodies import begin_episode
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import (
     MAX_CANDIDATES,
     MIN_ISLAND_RADIUS,
-    SAMPLE,
-    SAMPLING_BLOCK,
     EpisodeTable,
+    sample_one,
     sampling_threads,
 )
-from batchnav.tasks.goal_kernels import ADVANCE, BEGIN, MEASURE, SCORE
-from batchnav.tasks.goal_state import (
-    METRIC_SPECS,
-    GoalMetrics,
-    GoalParameters,
-    GoalState,
-    GoalTransition,
-    NextEpisode,
-)
-from batchnav.tasks.steps import FINITE, KernelPair, bind, bind_advance, bind_begin
+from batchnav.tasks.formulas import goal_in_agent_frame, soft_spl, spl, step_reward
+from batchnav.tasks.task import COMMON_FIELDS, BatchTask, Field, advance_body, flag_invalid, record_step_metrics
 from batchnav.types import GoalKind, Metric
+
+METRIC_SPECS = (
+    Metric("success", high=1.0, binary=True, headline=True),
+    Metric("spl", high=1.0, headline=True),
+    Metric("soft_spl", high=1.0, headline=True),
+    Metric("distance_to_goal"),
+    Metric("collisions"),
+    Metric("path_length", shown=False),
+    Metric("steps"),
+    Metric("return", low=-math.inf, shown=False),
+)
+METRICS = tuple(metric.name for metric in METRIC_SPECS)
+"""Names of the metrics of an episode."""
+_PI = np.float32(np.pi)
+
+
+class GoalParameters(NamedTuple):
+    """Numbers of `GoalTaskConfig` that the kernels of a task with a goal read."""
+
+    max_steps: np.int32
+    """Steps after which an episode is truncated."""
+    success_distance: np.float32
+    """Geodesic distance to the goal below which a stop succeeds, metres."""
+    success_angle: np.float32
+    """Largest angle between agent and goal heading at which a stop succeeds, radians; pi or more: any heading."""
+    slack_reward: np.float32
+    """Reward of every step."""
+    success_reward: np.float32
+    """Reward of a success, multiplied by SPL."""
+    closest_goal: np.float32
+    furthest_goal: np.float32
+    """Limits of the geodesic distance of sampled episodes, metres."""
+    min_detour_ratio: np.float32
+    """Ratio of geodesic to Euclidean distance below which most sampled episodes are rejected."""
+
+    @classmethod
+    def of(cls, config: Any, success_angle: float = math.pi) -> GoalParameters:
+        """Parameters of a `GoalTaskConfig`."""
+        numbers: dict[str, Any] = {name: np.float32(getattr(config, name, 0.0)) for name in cls._fields}
+        return cls(**numbers | {"max_steps": np.int32(config.max_steps), "success_angle": np.float32(success_angle)})
+
+
+# One agent.
+
+
+@kernel(block=SEARCH_BLOCK)
+def advance(
+    i, actions, nav, state, body, parameters, scratch, row, bodies_out, transition_out, relative_goal_out, errors_out
+):
+    """Move the body, flag the end of its episode, record the step for scoring, and observe the goal."""
+    flag_invalid(i, actions, body, errors_out)
+    max_steps = parameters.max_steps
+    advance_body(i, actions, nav, state, body, max_steps, scratch, row, bodies_out, transition_out)
+    observe_goal(i, bodies_out, state, relative_goal_out)
+
+
+@lean_function
+def observe_goal(i, bodies, state, relative_goal_out):
+    """Write the goal in the agent's frame."""
+    rho, minus_phi = goal_in_agent_frame(point_at(i, bodies.position), bodies.heading[i], point_at(i, state.goal))
+    relative_goal_out[i, 0], relative_goal_out[i, 1] = rho, minus_phi
+
+
+@inline_function
+def distance_to_goal(i, nav, transition, scratch, row):
+    """Geodesic distance in metres to the goal after the step; inf if it cannot be reached."""
+    if not transition.moved[i]:
+        return transition.distance[i]
+    position, goal = point_at(i, transition.position), point_at(i, transition.goal)
+    return geodesic_distance(nav, transition.scene[i], position, goal, scratch, row)
+
+
+@inline_function
+def faces_goal(i, transition, parameters):
+    """True if the agent's heading is within the success angle of the goal heading, or if any heading succeeds."""
+    if parameters.success_angle >= _PI:
+        return True
+    return angle_between(transition.heading[i], transition.goal_heading[i]) <= parameters.success_angle
+
+
+@inline_function
+def record_score(i, bodies, transition, distance, success, reward, state_out, metrics_out, reward_out):
+    """Write distance, reward and all metrics of a step. State is not written if the episode ended."""
+    start_distance, path_length = transition.start_distance[i], transition.path_length[i]
+    episode_return = transition.episode_return[i] + reward
+    if not bodies.done[i]:
+        state_out.distance[i], state_out.episode_return[i] = distance, episode_return
+    metrics_out.success[i] = np.float32(1.0) if success else np.float32(0.0)
+    metrics_out.spl[i] = spl(success, start_distance, path_length)
+    metrics_out.soft_spl[i] = soft_spl(distance, start_distance, path_length)
+    metrics_out.distance_to_goal[i] = distance
+    record_step_metrics(i, transition, episode_return, metrics_out)
+    reward_out[i] = reward
+
+
+@kernel(block=SEARCH_BLOCK)
+def score(i, nav, bodies, transition, parameters, scratch, row, state_out, metrics_out, reward_out):
+    """Score a step. Success: a stop within the success distance. Reward: `formulas.step_reward`."""
+    distance = distance_to_goal(i, nav, transition, scratch, row)
+    success = bodies.terminated[i] and distance < parameters.success_distance
+    efficiency = spl(success, transition.start_distance[i], transition.path_length[i])
+    slack_reward, success_reward = parameters.slack_reward, parameters.success_reward
+    reward = step_reward(transition.distance[i], distance, efficiency, slack_reward, success_reward)
+    record_score(i, bodies, transition, distance, success, reward, state_out, metrics_out, reward_out)
+
+
+@kernel()
+def begin(i, all_agents, next_episode, bodies_out, state_out, queue_out, relative_goal_out):
+    """Begin the episode that was sampled ahead if it is due, and queue the agent for sampling."""
+    due = all_agents or bodies_out.done[i]
+    if due:
+        begin_episode(i, next_episode, bodies_out)
+        copy_fields(i, next_episode, state_out)  # scoring runs concurrently, and writes those of agents that go on
+        state_out.episode_return[i] = np.float32(0.0)
+        observe_goal(i, bodies_out, state_out, relative_goal_out)
+    enqueue(i, due, queue_out.agents, queue_out.count)
+
+
+# The task.
 
 
 @dataclass(frozen=True)
@@ -73,106 +187,45 @@ class GoalTaskConfig(TaskConfig):
         in_range(self, "min_detour_ratio", 1.0, 10.0)
 
 
-class GoalTask:
-    """A `batchnav.types.Task` with a goal, for the N agents of a simulator.
-
-    Args:
-        sim: simulator of the agents.
-        config: configuration of the task.
-        episodes: fixed episodes instead of sampled ones. EpisodeError for an invalid table.
-    """
+class GoalTask(BatchTask):
+    """A task with a goal. Arguments as in `BatchTask`."""
 
     Config: type = GoalTaskConfig
     title = "Goal"
     goal_kind: GoalKind = "point"
-    episode_file = "{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward", "shortest_path")
     metric_specs: tuple[Metric, ...] = METRIC_SPECS
-    Metrics: Any = GoalMetrics
-    """NamedTuple of the metrics' tensors, in the order of `metric_specs`."""
-    goal_images: Mapping[str, str] = {}
-    optional: frozenset[str] = frozenset()
-    """Fields of `goal_state.OPTIONAL` that the task uses."""
-    success_angle = math.pi
-    """Largest angle between agent and goal heading at which a stop succeeds, radians; pi: any heading."""
-    score_kernels: KernelPair = SCORE
-    """Kernels that score a step. Override them for another rule of success or reward."""
-    begin_kernels: KernelPair = BEGIN
-    """Kernels that begin episodes; they also take `begin_reads`."""
-    sample_kernels: KernelPair = SAMPLE
-    """Kernels that sample starts and goals. Override them for other rules."""
+    fields: ClassVar[dict[str, Field]] = {
+        "goal": Field(3),  # metres; in ObjectNav the view point nearest to the agent
+        "start_distance": Field(low=0.0, high=math.inf),  # geodesic, from the start to the goal, metres, for SPL
+        "distance": Field(low=0.0, high=math.inf),  # geodesic, from the agent to the goal, metres
+        **COMMON_FIELDS,
+    }
+    score_kernel: Kernel = score
+    """Kernel that scores a step. Override it for another rule of success or reward."""
+    sample_kernel: Kernel = sample_one
+    """Kernel that samples starts and goals. Override it for other rules."""
 
     def __init__(self, sim: Simulator, config: Any, episodes: EpisodeTable | None = None):
-        n, device = sim.num_envs, sim.device
-        self.config, self.sim = config, sim
-        self.episodes = EpisodeTable.of(episodes, sim.bank)
-        self.max_steps, self.num_fixed = config.max_steps, len(self.episodes.scene)
+        super().__init__(sim, config, episodes)
         self.no_episode_message = (
             f"no episode found in {MAX_CANDIDATES} tries, expected an island of radius >= {MIN_ISLAND_RADIUS:g} m "
             f"with points {config.closest_goal:g} to {config.furthest_goal:g} m apart"
         )
-        kept = self.arrays(n, device, config)
-        self.goal_state, self.transition, self.next_episode, self.metric_tensors, self.reward, *shown = kept
-        self.live_goal, self.start_goal = shown[0], shown[-1]
+        self.live_goal, self.start_goal = self.own[0], self.own[-1]
         """f32 [N, 2]: distance, metres, and bearing, radians, of the goal: from the current pose and from the start
         pose. The same tensor unless `keeps_start_goal(config)`."""
-        self.state: Any = self.goal_state.in_use()
-        self.metrics: Mapping[str, torch.Tensor] = dict(
-            zip((metric.name for metric in self.metric_specs), self.metric_tensors, strict=True)
-        )
-        self.observations: Mapping[str, torch.Tensor] = {}
-        self.relative_goal: torch.Tensor | None = None
-        self.goal_position, self.goal_heading = self.goal_state.goal, self.goal_state.goal_heading
-        self.places = self.goal_places()
-        used = {"goal": FINITE, "table_index": (-1, self.num_fixed - 1)}
-        optional = {
-            "goal_heading": FINITE, "angle": (0.0, float(np.float32(np.pi))), "goal_range": (0, len(self.places)),
-            "category": (0, 2**31 - 1), "goal_image": (0, 2**31 - 1),
-        }  # fmt: skip
-        self.ranges: dict[str, tuple[float, float]] = used | {name: optional[name] for name in self.optional}
-        self.episode_info: Mapping[str, torch.Tensor] = {"start_distance": self.goal_state.start_distance}
-        self.target: torch.Tensor | None = self.goal_state.goal
+        self.goal_position, self.target = self.running.goal, self.running.goal
+        self.goal_heading: torch.Tensor | None = getattr(self.running, "goal_heading", None)
+        self.episode_info = {"start_distance": self.running.start_distance}
         self.target_radius = config.success_distance
         self._bind()
 
-    @property
-    def nearest_target(self) -> torch.Tensor | None:
-        """`target`: there is one for the whole episode."""
-        return self.target
-
-    def update_nearest_target(self) -> None:
-        """Do nothing: `nearest_target` does not change within an episode."""
-
-    @staticmethod
-    def sources(config: Any) -> tuple[ObservationSource, ...]:
-        """No observations. A subclass returns what agents observe of the goal."""
-        return ()
-
-    @staticmethod
-    def goal_image_size(config: Any) -> tuple[int, int] | None:
-        """None: images of the goal are the main camera's."""
-        return None
-
-    @staticmethod
-    def goal_categories(config: Any) -> tuple[str, ...] | None:
-        """Categories of the goals that the scene bank holds (`SceneBank.pack`); None: the task needs none."""
-        return None
-
-    def goal_places(self) -> torch.Tensor:
-        """Places of all goals in the bank's scenes, f32 [P, 3], metres. No rows if goals are points."""
-        return torch.zeros(0, 3, dtype=torch.float32, device=self.sim.device)
-
     @classmethod
     def arrays(cls, n: int, device: torch.device, config: Any) -> tuple[Any, ...]:
-        """All tensors of `n` agents: state, transition, next episode, metrics, reward, goal in the agent's frame."""
-        records = (record.empty(n, device, cls.optional) for record in (GoalState, GoalTransition, NextEpisode))
-        metrics = cls.Metrics(*torch.zeros(len(cls.Metrics._fields), n, dtype=torch.float32, device=device))
-        reward = torch.zeros(n, dtype=torch.float32, device=device)
-        shown = (
-            torch.zeros(n, 2, dtype=torch.float32, device=device)
-            for _ in range(2 if cls.keeps_start_goal(config) else 1)
-        )
-        return *records, metrics, reward, *shown
+        """All tensors of `n` agents; last the goal in the agent's frame."""
+        shown = torch.zeros(2 if cls.keeps_start_goal(config) else 1, n, 2, dtype=torch.float32, device=device)
+        return *super().arrays(n, device, config), *shown
 
     @classmethod
     def keeps_start_goal(cls, config: Any) -> bool:
@@ -197,39 +250,25 @@ class GoalTask:
 
     def kernel_parameters(self) -> Any:
         """The numbers and arrays that all kernels of the task read."""
-        return view(GoalParameters.of(self.config, self.places, self.success_angle))
-
-    def begin_reads(self, parameters: Any) -> tuple[Any, ...]:
-        """Arguments that `begin_kernels` read besides the next episode: none."""
-        return ()
+        return GoalParameters.of(self.config)
 
     def _bind(self) -> None:
         """Bind the kernels to their arguments; only the actions change between steps."""
-        sim, n = self.sim, self.sim.num_envs
+        sim, n, chunks = self.sim, self.sim.num_envs, self.sim.chunks
         nav, parameters = sim.bank.navmesh_view, self.kernel_parameters()
         bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes))
-        state, transition, next_episode = map(view, (self.goal_state, self.transition, self.next_episode))
-        metrics, reward = view(self.metric_tensors), view(self.reward)
+        state, transition, next_episode = map(view, (self.running, self.transition, self.next_episode))
         live_goal, start_goal = view(self.live_goal), view(self.start_goal)
-        scratch, *separate = (sim.search_scratch(rows) for rows in self.search_rows(n, sim.device, sim.chunks))
-        self._step_scratch = scratch
-        """Memory of the searches of steps, which no other kernel of a step uses at the same time."""
-        sampling_scratch, moved = separate[0] if separate else scratch, (bodies, transition, live_goal)
-        self.advance = bind_advance(sim, ADVANCE, (nav, state, sim.body, parameters), moved, scratch)
-        self._score: Callable[[], Any] = bind(
-            sim, self.score_kernels, (nav, bodies, transition, parameters), (state, metrics, reward), scratch,
-            block=SEARCH_BLOCK,
+        self.bind_advance(
+            advance, nav, state, sim.body, parameters, self.scratch, bodies, transition, live_goal, sim.error_flags
+        )
+        scored = state, view(self.metric_tensors), view(self.reward)
+        self._score: Callable[[], None] = self.score_kernel.bind(
+            n, nav, bodies, transition, parameters, self.scratch, *scored, rows=chunks
+        )
+        self.bind_begin(begin, next_episode, bodies, state, queue, start_goal)
+        self.sample_pairs: Callable[[], None] = self.sample_kernel.bind(
+            queue, nav, bodies, sampling, table, parameters, self.sampling_scratch, next_episode, sim.error_flags,
+            rows=chunks, threads=sampling_threads(n),
         )  # fmt: skip
-        begun = bodies, state, queue, start_goal
-        self.begin_episodes = bind_begin(sim, self.begin_kernels, next_episode, begun, self.begin_reads(parameters))
-        threads = sampling_threads(n)
-        self.sample_pairs: Callable[[], Any] = bind(
-            sim, self.sample_kernels, (nav, bodies, queue, sampling, table, parameters),
-            (next_episode, sim.error_flags), sampling_scratch, threads=threads, block=SAMPLING_BLOCK,
-        )  # fmt: skip
-        if len(self.places):
-            self.measure_goals: Callable[[], Any] = bind(
-                sim, MEASURE, (nav, queue, parameters), (next_episode,), sampling_scratch, threads=threads,
-                block=SAMPLING_BLOCK,
-            )  # fmt: skip
-            """Set goal and distance of the queued agents' next episodes from `next_episode.goal_range`."""
+        """Sample starts and goals of the queued agents' next episodes."""

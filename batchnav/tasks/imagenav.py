@@ -8,21 +8,33 @@ of VC-1 (Majumdar et al., NeurIPS 2023).
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from batchnav.config import in_range
 from batchnav.errors import ConfigError
+from batchnav.geometry.angle import angle_between
+from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.kernels.arrays import view
-from batchnav.sim.simulator import Simulator
-from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.goal_state import METRIC_SPECS, GoalParameters
-from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
-from batchnav.tasks.imagenav_kernels import AIM_GOAL, SCORE, ImageMetrics, ImageParameters
-from batchnav.tasks.steps import bind
+from batchnav.runtime.kernels.loops import Kernel, kernel
+from batchnav.runtime.kernels.rng import uniform4
+from batchnav.sim.episodes import GOAL_DRAW, agent_number
+from batchnav.tasks.episode_sampling import table_row
+from batchnav.tasks.formulas import angle_to_go, step_reward
+from batchnav.tasks.goal_task import (
+    METRIC_SPECS,
+    GoalParameters,
+    GoalTask,
+    GoalTaskConfig,
+    distance_to_goal,
+    faces_goal,
+    record_score,
+)
+from batchnav.tasks.task import Field
 from batchnav.types import Metric
 
 IMAGEGOAL = "imagegoal"
@@ -38,6 +50,54 @@ FACING_ANGLE_DEG = 25.0
 """Largest angle to the goal's heading at which an agent faces as the goal does, degrees."""
 ANGLE_RADIUS = 1.0
 """Distance to the goal within which the angle to go counts, metres."""
+_TWO_PI, _ZERO, _ONE = np.float32(2.0 * math.pi), np.float32(0.0), np.float32(1.0)
+ImageParameters = namedtuple(
+    "ImageParameters", (*GoalParameters._fields, "facing_reward", "facing_angle", "angle_weight", "angle_radius")
+)
+"""Numbers that the kernels read: those of `GoalParameters`, of which `success_reward` is that of any success;
+`facing_reward`: further reward of a success within `facing_angle`, radians, of the goal's heading; `angle_weight`:
+reward per radian by which the angle to go (`formulas.angle_to_go`) decreases; `angle_radius`: distance to the goal
+within which the angle counts, metres."""
+
+
+# One agent.
+
+
+@kernel(block=SEARCH_BLOCK)
+def score_one(i, nav, bodies, transition, parameters, scratch, row, state_out, metrics_out, reward_out):
+    """Score a step. Success: a stop within the success distance and angle. Reward: see `ImageParameters`."""
+    distance = distance_to_goal(i, nav, transition, scratch, row)
+    angle = angle_between(transition.heading[i], transition.goal_heading[i])
+    to_go = angle_to_go(distance, angle, parameters.angle_radius)
+    near = bodies.terminated[i] and distance < parameters.success_distance
+    success = near and faces_goal(i, transition, parameters)
+    facing = success and angle <= parameters.facing_angle
+    bonus, facing_bonus = _ONE if success else _ZERO, _ONE if facing else _ZERO
+    reward = step_reward(transition.distance[i], distance, bonus, parameters.slack_reward, parameters.success_reward)
+    reward += parameters.angle_weight * (transition.angle[i] - to_go) + parameters.facing_reward * facing_bonus
+    record_score(i, bodies, transition, distance, success, reward, state_out, metrics_out, reward_out)
+    if not bodies.done[i]:
+        state_out.angle[i] = to_go
+    metrics_out.angle_success[i], metrics_out.angle_to_goal[i] = facing_bonus, angle
+    metrics_out.start_distance[i] = transition.start_distance[i]
+
+
+@kernel(over="queue")
+def sample_heading(i, bodies, sampling, table, parameters, next_out):
+    """Write the goal's heading and the angle to go of the agent's next episode: the table's, or a random heading."""
+    episode = bodies.episode[i] + np.int32(1)
+    if table.scene.shape[0] > 0:
+        k, _ = table_row(i, episode, table, bodies.scene.shape[0])
+        heading = table.goal_heading[k]
+    else:
+        u, _, _, _ = uniform4(sampling.seed[0], agent_number(i, sampling), episode, GOAL_DRAW)
+        heading = u * _TWO_PI
+    angle = angle_between(next_out.heading[i], heading)
+    next_out.goal_heading[i] = heading
+    next_out.angle[i] = angle_to_go(next_out.distance[i], angle, parameters.angle_radius)
+
+
+# The task.
 
 
 @dataclass(frozen=True)
@@ -78,38 +138,30 @@ class ImageNav(GoalTask):
         *METRIC_SPECS, Metric("angle_success", high=1.0, binary=True), Metric("angle_to_goal", high=math.pi),
         Metric("start_distance", shown=False),
     )  # fmt: skip
-    Metrics = ImageMetrics
     goal_images: Mapping[str, str] = {IMAGEGOAL: "rgb"}
-    optional = frozenset({"goal_heading", "angle"})
-    score_kernels = SCORE
-
-    def __init__(self, sim: Simulator, config: ImageNavConfig, episodes: EpisodeTable | None = None):
-        self.success_angle = math.radians(config.success_angle_deg)
-        super().__init__(sim, config, episodes)
+    fields: ClassVar[dict[str, Field]] = {
+        **GoalTask.fields,
+        "goal_heading": Field(),  # radians
+        "angle": Field(low=0.0, high=float(np.float32(np.pi))),  # angle to go after the last step, radians
+    }
+    score_kernel: Kernel = score_one
 
     def sample_episodes(self) -> None:
         """Sample the queued agents' next episodes: start and goal as in PointNav, and a heading of the goal."""
         self.sample_pairs()
-        self._aim_goals()
+        self._sample_headings()
 
-    def kernel_parameters(self) -> ImageParameters:
-        """The numbers and arrays that all kernels of the task read."""
+    def kernel_parameters(self) -> Any:
+        """The numbers that all kernels of the task read."""
         config, success, facing, weight = self.config, *REWARDS[self.config.reward]
-        given = GoalParameters.of(config, self.places, self.success_angle)._asdict()
-        given["success_reward"] = np.float32(success * config.success_reward)
-        return view(
-            ImageParameters(
-                **given,
-                facing_reward=np.float32(facing * config.success_reward),
-                facing_angle=np.float32(math.radians(FACING_ANGLE_DEG)),
-                angle_weight=np.float32(weight),
-                angle_radius=np.float32(ANGLE_RADIUS),
-            )
-        )
+        given = GoalParameters.of(config, math.radians(config.success_angle_deg))
+        given = given._replace(success_reward=np.float32(success * config.success_reward))
+        angle, radius = np.float32(math.radians(FACING_ANGLE_DEG)), np.float32(ANGLE_RADIUS)
+        return ImageParameters(*given, np.float32(facing * config.success_reward), angle, np.float32(weight), radius)
 
     def _bind(self) -> None:
         """Bind the kernels to their arguments; only the actions change between steps."""
         super()._bind()
         sim = self.sim
-        read = (*map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes)), self.kernel_parameters())
-        self._aim_goals: Callable[[], Any] = bind(sim, AIM_GOAL, read, (view(self.next_episode),))
+        read = *map(view, (sim.bodies, sim.sampling, self.episodes)), self.kernel_parameters()
+        self._sample_headings: Callable[[], None] = sample_heading.bind(view(sim.queue), *read, view(self.next_episode))

@@ -7,9 +7,9 @@ success, rewards and distances are those of ObjectNav.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,14 +18,32 @@ from batchnav.config import in_range
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.observation import ObservationSource
 from batchnav.runtime.kernels.arrays import check_tensor, view
+from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.rng import uniform4
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import IMAGE_COLUMNS
+from batchnav.sim.episodes import GOAL_DRAW, agent_number
 from batchnav.sim.simulator import Simulator
-from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.tasks.episode_sampling import EpisodeTable, table_row
 from batchnav.tasks.imagenav import ImageNav
-from batchnav.tasks.instance_kernels import PICK_IMAGE
 from batchnav.tasks.objectnav import ObjectNav, ObjectNavConfig
-from batchnav.tasks.steps import bind
+from batchnav.tasks.task import Field, refuse_where
+
+
+@kernel(over="queue")
+def sample_image(i, bodies, sampling, table, image_rows, num_categories, next_out):
+    """Write the number of the image of the agent's next episode: the table's, or a random one of the goal's.
+
+    `image_rows`: i32 [K * C, 2], first image and number of images of each (scene, category).
+    """
+    episode = bodies.episode[i] + np.int32(1)
+    if table.scene.shape[0] > 0:
+        k, _ = table_row(i, episode, table, bodies.scene.shape[0])
+        next_out.goal_image[i] = table.goal_image[k]
+        return
+    u, _, _, _ = uniform4(sampling.seed[0], agent_number(i, sampling), episode, GOAL_DRAW)
+    count = image_rows[next_out.scene[i] * num_categories + np.int32(next_out.category[i]), 1]
+    next_out.goal_image[i] = max(min(np.int32(u * np.float32(count)), np.int32(count - np.int32(1))), np.int32(0))
 
 
 @dataclass(frozen=True)
@@ -56,7 +74,10 @@ class InstanceImageNav(ObjectNav):
     episode_file = "instance_imagenav_{split}.json.gz"
     reference_agents = ("random", "forward", "shortest_path")
     goal_images = ImageNav.goal_images
-    optional = frozenset({"category", "goal_image"})
+    fields: ClassVar[dict[str, Field]] = {
+        **ObjectNav.fields,
+        "goal_image": Field(dtype=torch.int64, low=0, high=2**31 - 1),  # number of the image among those of the goal
+    }
 
     def __init__(self, sim: Simulator, config: InstanceImageNavConfig, episodes: EpisodeTable | None = None):
         if sim.bank.goals is None:
@@ -64,6 +85,7 @@ class InstanceImageNav(ObjectNav):
         self._image_rows, self._images = goal_images_of(sim.bank)
         super().__init__(sim, config, episodes)
         self.observations = {}
+        self.ranges |= {"goal_image": (0, max(int(self._image_rows[:, 1].max()) - 1, 0))}
         self.no_episode_message = self._no_episode_of("objects with images")
 
     @staticmethod
@@ -84,7 +106,7 @@ class InstanceImageNav(ObjectNav):
     @property
     def goal_camera(self) -> torch.Tensor:
         """f32 [N, 6]: cameras of the goals' images, with the columns of `scene.goals.ObjectGoal.images`."""
-        state, rows = self.goal_state, self._image_rows
+        state, rows = self.running, self._image_rows
         goal = self.sim.bodies.scene.long() * len(self.categories) + state.category
         return self._images[rows[goal, 0].long() + state.goal_image]
 
@@ -105,6 +127,13 @@ class InstanceImageNav(ObjectNav):
                 f"goal's {int(count[row])} images, from 0"
             )
 
+    def check_state(self, state: Mapping[str, torch.Tensor]) -> None:
+        """CheckpointError for an object that is not in the agent's scene, or an image that the object does not have."""
+        super().check_state(state)
+        goal = state["scene"].cpu().long() * len(self.categories) + state["category"].cpu()
+        number, found = self._image_rows.cpu()[goal, 1], state["goal_image"].cpu()
+        refuse_where(found >= number, "goal_image", found, "the number of one of the goal's images")
+
     def sample_episodes(self) -> None:
         """Sample the queued agents' next episodes: start and object as in ObjectNav, and an image of the object."""
         self.sample_pairs()
@@ -114,9 +143,8 @@ class InstanceImageNav(ObjectNav):
         """Bind the kernels to their arguments; only the actions change between steps."""
         super()._bind()
         sim = self.sim
-        read = *map(view, (sim.bodies, sim.queue, sim.sampling, self.episodes)), view(self._image_rows)
-        count = np.int32(len(self.categories))
-        self._pick_images: Callable[[], Any] = bind(sim, PICK_IMAGE, (*read, count), (view(self.next_episode),))
+        read = *map(view, (sim.bodies, sim.sampling, self.episodes, self._image_rows)), np.int32(len(self.categories))
+        self._pick_images: Callable[[], None] = sample_image.bind(view(sim.queue), *read, view(self.next_episode))
 
 
 def goal_images_of(bank: SceneBank) -> tuple[torch.Tensor, torch.Tensor]:

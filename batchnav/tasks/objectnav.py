@@ -8,28 +8,292 @@ gives (`scene/goal_data.py`); the distances of SPL and success are Detour's.
 from __future__ import annotations
 
 import math
+from collections import namedtuple
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from batchnav.config import in_range, shortened
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError
+from batchnav.geometry.angle import angle_between
+from batchnav.geometry.point import keep_point, point_at, squared_distance
+from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
+from batchnav.navmesh.sample import random_point
 from batchnav.observation import ObservationSource, Spec, TaskObservation
 from batchnav.runtime.kernels.arrays import check_tensor, view
-from batchnav.sim.simulator import Simulator
-from batchnav.tasks.episode_sampling import MIN_ISLAND_RADIUS, EpisodeTable
-from batchnav.tasks.goal_state import METRIC_SPECS, GoalParameters
-from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
-from batchnav.tasks.objectnav_kernels import AIM, BEGIN, SAMPLE, SCORE, ObjectMetrics, ObjectParameters
-from batchnav.tasks.steps import bind
+from batchnav.runtime.kernels.decorators import cuda, exact_cuda_kernel, inline_function, lean_function
+from batchnav.runtime.kernels.loops import Kernel, kernel
+from batchnav.runtime.kernels.rng import uniform4
+from batchnav.scene.goal_data import GoalData, field_distance, goal_places, goal_row, place_at
+from batchnav.sim.bodies import level_squared_distance
+from batchnav.sim.episodes import FIRST_DRAW, agent_number, sample_scene
+from batchnav.sim.simulator import NO_EPISODE, Simulator
+from batchnav.tasks.episode_sampling import (
+    MIN_ISLAND_RADIUS,
+    SAMPLING_BLOCK,
+    SEARCHERS,
+    EpisodeTable,
+    keep_detour,
+    keep_episode,
+    table_row,
+)
+from batchnav.tasks.formulas import spl, step_reward
+from batchnav.tasks.goal_task import METRIC_SPECS, GoalParameters, GoalTask, GoalTaskConfig, record_score
+from batchnav.tasks.task import Field, refuse_where
 from batchnav.types import GoalKind, Metric
 
 HM3D = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
 """Categories of HM3D ObjectNav by number. Procedural houses have them too."""
 MOST_CATEGORIES = 512
 """Largest number of categories."""
+
+
+CANDIDATES = 256
+"""Starts that are tried for a category before another category of the scene is tried."""
+MAX_STARTS = 16 * CANDIDATES
+"""Starts after which a scene counts as without episodes."""
+NEAR = np.float32(1.0)
+"""Metres: distances below this are the smallest over all view points; see `nearest_view_point`."""
+_INF, _PI, _ZERO, _ONE = np.float32(np.inf), np.float32(np.pi), np.float32(0.0), np.float32(1.0)
+_FIELD_SLACK = np.float32(0.5)
+"""Largest difference between field and Detour's distance for which a start is searched, metres."""
+_NONE = np.int32(-1)
+"""`table_index` of a sampled episode: no row."""
+_CATEGORY_DRAWS = 2**31
+"""Number of the first draw that depends on a category."""
+ObjectParameters = namedtuple("ObjectParameters", (*GoalParameters._fields, *GoalData._fields))
+"""Numbers of the configuration and arrays of the goals that the kernels read. Angles are those of view points."""
+
+
+# One agent.
+
+
+@inline_function
+def nearest_view_point(nav, scene, goal, point, parameters, scratch, row):
+    """Detour's distance in metres from a point to the view point that the field names as nearest, and that view point.
+
+    A distance below NEAR is the smallest over all view points of the goal. inf and -1 where none can be reached.
+    """
+    _, nearest = field_distance(parameters, scene, goal, point)
+    if nearest < 0:
+        return _INF, nearest
+    place, _ = place_at(parameters, nearest)
+    best = geodesic_distance(nav, scene, point, place, scratch, row)
+    if best < NEAR:
+        best, nearest = closer_view_point(nav, scene, goal, point, best, nearest, parameters, scratch, row)
+    return best, nearest
+
+
+@lean_function
+def closer_view_point(nav, scene, goal, point, best, nearest, parameters, scratch, row):
+    """Smallest of Detour's distances to all view points of a goal, and the view point, given one of them."""
+    first, last = goal_places(parameters, goal)
+    for k in range(first, last):
+        place, _ = place_at(parameters, k)
+        if level_squared_distance(point, place) < best * best:
+            distance = geodesic_distance(nav, scene, point, place, scratch, row)
+            if distance < best:
+                best, nearest = distance, np.int32(k)
+    return best, nearest
+
+
+@inline_function
+def sees_goal(i, nav, transition, goal, parameters, scratch, row):
+    """True if the agent is within the success distance of a view point and within the success angle of its heading."""
+    point, scene, limit = point_at(i, transition.position), transition.scene[i], parameters.success_distance
+    first, last = goal_places(parameters, goal)
+    for k in range(first, last):
+        place, heading = place_at(parameters, k)
+        if level_squared_distance(point, place) < limit * limit:
+            angle = angle_between(transition.heading[i], heading)
+            faces = parameters.success_angle >= _PI or angle <= parameters.success_angle
+            if faces and geodesic_distance(nav, scene, point, place, scratch, row) < limit:
+                return True
+    return False
+
+
+@kernel(block=SEARCH_BLOCK)
+def score_one(i, nav, bodies, transition, parameters, scratch, row, state_out, metrics_out, reward_out):
+    """Score a step: reward by the field's distance; at the end of an episode, success and Detour's distance.
+
+    The goal becomes the view point that is nearest now.
+    """
+    scene, before = transition.scene[i], transition.distance[i]
+    goal, distance = goal_row(parameters, scene, transition.category[i]), before
+    if transition.moved[i]:
+        found, nearest = field_distance(parameters, scene, goal, point_at(i, transition.position))
+        if found < _INF:
+            distance = found
+            if not bodies.done[i]:
+                place, _ = place_at(parameters, nearest)
+                keep_point(i, place, state_out.goal)
+    success, measured = False, distance
+    if bodies.done[i]:
+        position = point_at(i, transition.position)
+        measured, _ = nearest_view_point(nav, scene, goal, position, parameters, scratch, row)
+        success = bodies.terminated[i] and sees_goal(i, nav, transition, goal, parameters, scratch, row)
+    efficiency = spl(success, transition.start_distance[i], transition.path_length[i])
+    bonus = _ONE if efficiency > _ZERO else _ZERO
+    reward = step_reward(before, distance, bonus, parameters.slack_reward, parameters.success_reward)
+    record_score(i, bodies, transition, measured, success, reward, state_out, metrics_out, reward_out)
+    metrics_out.start_distance[i] = transition.start_distance[i]
+    metrics_out.category[i] = np.float32(transition.category[i])
+
+
+@kernel(block=SEARCH_BLOCK)
+def aim_one(i, nav, bodies, state, parameters, scratch, row, target_out):
+    """Write the view point of the agent's goal that is nearest to the agent; without one the target stays."""
+    scene = bodies.scene[i]
+    goal = goal_row(parameters, scene, state.category[i])
+    _, nearest = nearest_view_point(nav, scene, goal, point_at(i, bodies.position), parameters, scratch, row)
+    if nearest >= 0:
+        place, _ = place_at(parameters, nearest)
+        keep_point(i, place, target_out)
+
+
+@lean_function
+def sampled_category(agent, episode, scene, rank, seed, parameters):
+    """The category of an episode, uniform over those of the scene; -1 for none.
+
+    Every category has a random number that depends on its name; the category with the largest one has rank 0, and rank
+    0 follows the last rank. Thus other categories of a scene do not change the episodes of a category.
+    """
+    present = 0
+    for c in range(parameters.keys.shape[0]):
+        first, last = goal_places(parameters, goal_row(parameters, scene, c))
+        present += 1 if first < last else 0
+    bound, bound_key, category = np.float32(2.0), np.int64(0), np.int32(-1)
+    for _ in range(rank % max(present, 1) + 1):
+        best, best_key, category = np.float32(-1.0), np.int64(-1), np.int32(-1)
+        for c in range(parameters.keys.shape[0]):
+            first, last = goal_places(parameters, goal_row(parameters, scene, c))
+            if first == last:
+                continue
+            key = parameters.keys[c]
+            u, _, _, _ = uniform4(seed, agent, episode, np.int64(_CATEGORY_DRAWS) + (key & np.int64(0x7FFFFFFF)))
+            below = u < bound or (u == bound and key < bound_key)
+            if below and (u > best or (u == best and key > best_key)):
+                best, best_key, category = u, key, np.int32(c)
+        bound, bound_key = best, best_key
+    return category
+
+
+@lean_function
+def try_start(agent, episode, candidate, nav, scene, goal, seed, parameters, scratch, row):
+    """A random start: (True if it is accepted, start, nearest view point, geodesic distance in metres).
+
+    Rules: an island of radius >= 1.5 m; distance in [closest_goal, furthest_goal]; few straight paths.
+    """
+    u0, u1, u2, u3 = uniform4(seed, agent, episode, FIRST_DRAW + candidate)
+    polygon, start = random_point(nav, scene, (u0, u1, u2))
+    if nav.island_radius[nav.polygon_island[polygon]] < MIN_ISLAND_RADIUS:
+        return False, start, np.int32(-1), _INF
+    estimate, nearest = field_distance(parameters, scene, goal, start)
+    closest, furthest = parameters.closest_goal, parameters.furthest_goal
+    if nearest < 0 or estimate < closest - _FIELD_SLACK or estimate > furthest + _FIELD_SLACK:
+        return False, start, nearest, _INF
+    distance, nearest = nearest_view_point(nav, scene, goal, start, parameters, scratch, row)
+    if distance < closest or distance > furthest or distance == _INF:
+        return False, start, nearest, distance
+    place, _ = place_at(parameters, nearest)
+    euclidean = np.float32(math.sqrt(squared_distance(start, place)))
+    kept = euclidean > _ZERO and keep_detour(distance, euclidean, u3, parameters.min_detour_ratio)
+    return kept, start, nearest, distance
+
+
+@lean_function
+def keep_object_episode(i, scene, heading, start, nearest, distance, category, table_index, parameters, next_out):
+    """Write the agent's next episode. Its goal is the view point `nearest`, or the start where that is -1.
+
+    The distance that rewards begin with is the field's where it is finite.
+    """
+    place = start
+    if nearest >= 0:
+        place, _ = place_at(parameters, nearest)
+    keep_episode(i, scene, heading, start, place, distance, table_index, next_out)
+    estimate, _ = field_distance(parameters, scene, goal_row(parameters, scene, category), start)
+    if estimate < _INF:
+        next_out.distance[i] = estimate
+    next_out.category[i] = category
+
+
+@lean_function
+def take_from_table(i, episode, nav, table, num_agents, parameters, scratch, row, next_out):
+    """Write the agent's next row of the table. Its distance is the smallest over all view points, as in Habitat."""
+    k, table_index = table_row(i, episode, table, num_agents)
+    scene, start, category = table.scene[k], point_at(k, table.start), table.category[k]
+    goal = goal_row(parameters, scene, category)
+    distance, nearest = nearest_view_point(nav, scene, goal, start, parameters, scratch, row)
+    distance, nearest = closer_view_point(nav, scene, goal, start, distance, nearest, parameters, scratch, row)
+    heading = table.heading[k]
+    keep_object_episode(i, scene, heading, start, nearest, distance, category, table_index, parameters, next_out)
+
+
+@exact_cuda_kernel
+def sample_cuda(queued, nav, bodies, sampling, table, parameters, scratch, next_out, errors_out):
+    """CUDA form of `sample_one`: SEARCHERS neighbouring threads try an agent's candidates in parallel."""
+    thread = cuda.grid(1)
+    searcher = thread % SEARCHERS
+    shift = cuda.laneid // SEARCHERS * SEARCHERS
+    group = ((1 << SEARCHERS) - 1) << shift
+    seed = sampling.seed[0]
+    for k in range(thread // SEARCHERS, queued.count[0], cuda.gridsize(1) // SEARCHERS):
+        i = np.int64(queued.agents[k])
+        episode = bodies.episode[i] + np.int32(1)
+        if table.scene.shape[0] > 0:
+            if searcher == 0:
+                take_from_table(i, episode, nav, table, bodies.scene.shape[0], parameters, scratch, thread, next_out)
+            continue
+        agent = agent_number(i, sampling)
+        scene, heading = sample_scene(i, episode, sampling)
+        hits, first, category = 0, 0, np.int32(0)
+        while hits == 0 and first < MAX_STARTS:
+            if first % CANDIDATES == 0:
+                category = sampled_category(agent, episode, scene, first // CANDIDATES, seed, parameters)
+            if category < 0:
+                break
+            goal = goal_row(parameters, scene, category)
+            found, start, nearest, distance = try_start(
+                agent, episode, first + searcher, nav, scene, goal, seed, parameters, scratch, thread
+            )
+            hits = (cuda.ballot_sync(group, found) & group) >> shift
+            if hits & ((2 << searcher) - 1) == 1 << searcher:  # this thread has the first accepted candidate
+                keep_object_episode(i, scene, heading, start, nearest, distance, category, _NONE, parameters, next_out)
+            first += SEARCHERS
+        if hits == 0 and searcher == 0:
+            errors_out[NO_EPISODE] = scene + np.int32(1)
+
+
+@kernel(over="queue", block=SAMPLING_BLOCK, cuda_form=sample_cuda)
+def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
+    """Sample the agent's next episode: its next row of the table, or the first candidate that is accepted."""
+    episode = bodies.episode[i] + np.int32(1)
+    if table.scene.shape[0] > 0:
+        take_from_table(i, episode, nav, table, bodies.scene.shape[0], parameters, scratch, row, next_out)
+        return
+    seed, agent = sampling.seed[0], agent_number(i, sampling)
+    scene, heading = sample_scene(i, episode, sampling)
+    category = np.int32(-1)
+    for candidate in range(MAX_STARTS):
+        if candidate % CANDIDATES == 0:
+            category = sampled_category(agent, episode, scene, candidate // CANDIDATES, seed, parameters)
+        if category < 0:
+            break
+        goal = goal_row(parameters, scene, category)
+        found, start, nearest, distance = try_start(
+            agent, episode, candidate, nav, scene, goal, seed, parameters, scratch, row
+        )
+        if found:
+            keep_object_episode(i, scene, heading, start, nearest, distance, category, _NONE, parameters, next_out)
+            return
+    errors_out[NO_EPISODE] = scene + np.int32(1)
+
+
+# The task.
 
 
 @dataclass(frozen=True)
@@ -72,9 +336,12 @@ class ObjectNav(GoalTask):
     episode_file = "objectnav_{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward", "map_searcher", "shortest_path")
     metric_specs = (*METRIC_SPECS, Metric("start_distance", shown=False), Metric("category", shown=False))
-    Metrics = ObjectMetrics
-    optional = frozenset({"category"})
-    score_kernels, begin_kernels, sample_kernels = SCORE, BEGIN, SAMPLE
+    fields: ClassVar[dict[str, Field]] = {
+        **GoalTask.fields,
+        "category": Field(dtype=torch.int64, low=0, high=2**31 - 1),  # of the goal
+    }
+    score_kernel: Kernel = score_one
+    sample_kernel: Kernel = sample_one
 
     def __init__(self, sim: Simulator, config: ObjectNavConfig, episodes: EpisodeTable | None = None):
         if sim.bank.goals is None:
@@ -84,9 +351,9 @@ class ObjectNav(GoalTask):
         self.categories = sim.bank.goal_categories
         """Names of the categories by number."""
         super().__init__(sim, config, episodes)
-        self.observations = {"objectgoal": self.goal_state.category}
-        self.goal_category = self.goal_state.category
-        self.ranges |= {"category": (0, len(self.categories) - 1)}
+        self.observations = {"objectgoal": self.running.category}
+        self.goal_category = self.running.category
+        self.ranges |= dict.fromkeys(("category", "objectgoal"), (0, len(self.categories) - 1))
         self.no_episode_message = self._no_episode_of(f"a goal of {', '.join(self.categories[:8])}")
 
     def _no_episode_of(self, goal: str) -> str:
@@ -127,6 +394,17 @@ class ObjectNav(GoalTask):
                 f"episodes.category[{row}]: found {found} ({name}), expected a category with goals in {scene!r}"
             )
 
+    def check_state(self, state: Mapping[str, torch.Tensor]) -> None:
+        """CheckpointError for a category without a goal in the agent's scene."""
+        goals, names, scene = self.sim.bank.goals, self.categories, state["scene"].cpu().long()
+        assert goals is not None
+        for name in ("category", "objectgoal"):
+            if name in state:
+                found = state[name].cpu()
+                rows = goals.rows.cpu()[scene * len(names) + found]
+                expected = f"one of the {len(names)} categories that has goals in the agent's scene"
+                refuse_where(rows[:, 0] == rows[:, 1], name, found, expected)
+
     @property
     def nearest_target(self) -> torch.Tensor:
         """f32 [N, 3]: the view point nearest to each agent at the last `update_nearest_target`."""
@@ -142,16 +420,12 @@ class ObjectNav(GoalTask):
         super()._bind()
         sim = self.sim
         self._nearest = torch.zeros(sim.num_envs, 3, dtype=torch.float32, device=sim.device)
-        bodies, state, nearest = map(view, (sim.bodies, self.goal_state, self._nearest))
-        read = sim.bank.navmesh_view, bodies, state, self.kernel_parameters()
-        self._aim = bind(sim, AIM, read, (nearest,), self._step_scratch, block=SEARCH_BLOCK)
-
-    def begin_reads(self, parameters: Any) -> tuple[Any, ...]:
-        """The parameters, which hold the distance fields."""
-        return (parameters,)
+        read = sim.bank.navmesh_view, view(sim.bodies), view(self.running), self.kernel_parameters()
+        self._aim: Callable[[], None] = aim_one.bind(
+            sim.num_envs, *read, self.scratch, view(self._nearest), rows=sim.chunks
+        )
 
     def kernel_parameters(self) -> Any:
         """Kernel arguments of configuration and goals."""
-        general = GoalParameters.of(self.config, self.places, math.radians(self.config.success_angle_deg))
-        # `places` is a field of both; the view points of the goals replace the general task's places.
-        return ObjectParameters(**(general._asdict() | self.sim.bank.goals_view._asdict()))
+        general = GoalParameters.of(self.config, math.radians(self.config.success_angle_deg))
+        return ObjectParameters(*general, *self.sim.bank.goals_view)

@@ -24,7 +24,7 @@ from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.results import append_rows, print_agents
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files.bundled import EPISODES
-from batchnav.tasks.goal_state import METRIC_SPECS
+from batchnav.tasks.goal_task import METRIC_SPECS
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class _OtherGoalsAgent:
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """The agent's actions. Environments without an episode of the file show the first image."""
-        row = self._env.task.goal_state.table_index.clamp(min=0).long()
+        row = self._env.task.state.table_index.clamp(min=0).long()
         shown = {name: images[row] for name, images in self._images.items()}
         return self._agent.act({**observations, **shown}, episode_start)
 

@@ -42,7 +42,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.report.results import print_agents
 from batchnav.runtime.files.bundled import EPISODES
 from batchnav.sim.bodies import FORWARD, STOP
-from batchnav.tasks.goal_state import METRIC_SPECS
+from batchnav.tasks.goal_task import METRIC_SPECS
 from eval.studies.failures import by_outcome, outcomes
 from eval.studies.free_space import (
     BLOCKED,

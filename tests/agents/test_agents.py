@@ -24,7 +24,7 @@ from batchnav.evaluation.play import evaluate, record
 from batchnav.scene.scene import make_scene
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.goal_state import METRICS
+from batchnav.tasks.goal_task import METRICS
 from batchnav.types import TriangleMesh
 
 SOUTH_EAST, EAST, SOUTH = -3 * math.pi / 4, -math.pi / 2, math.pi
@@ -191,33 +191,24 @@ def test_recording(room):
     assert walked == pytest.approx(around.metrics["path_length"], rel=1e-4)
 
 
-def _cuda_arguments(bound, written):
-    """Arguments of the CUDA form of a kernel that `bind` bound on the CPU: without `chunks`, which precedes scratch.
-
-    `written`: number of arguments that the kernel writes.
-    """
-    place = len(bound.args) - written - 2
-    return *bound.args[:place], *bound.args[place + 1 :]
-
-
 def test_the_shortest_path_follower_compiles_for_the_gpu(room, compile_ptx):
     from numba import typeof
 
-    from batchnav.agents.shortest_path import follow_cuda
+    from batchnav.agents.shortest_path import follow
 
     env = make_env(room, [(1.0, 5.2, EAST, 4.0, 5.2)])
-    arguments = _cuda_arguments(ShortestPathAgent(env).follower.step, 2)
-    assert ".entry" in compile_ptx(follow_cuda, *map(typeof, arguments))
+    _, _, *arguments = ShortestPathAgent(env).follower.step.args
+    assert ".entry" in compile_ptx(follow, *map(typeof, arguments))
 
 
 def test_the_frontier_explorer_compiles_for_the_gpu(room, compile_ptx):
     from numba import typeof
 
-    from batchnav.agents.frontier import FrontierAgent, update_targets_cuda
+    from batchnav.agents.frontier import FrontierAgent, update_target
 
     env = NavEnv([room], 2, "cpu", task="explore", sensors=(), seed=0)
-    arguments = _cuda_arguments(FrontierAgent(env).update_targets, 1)
-    assert ".entry" in compile_ptx(update_targets_cuda, *map(typeof, arguments))
+    _, _, *arguments = FrontierAgent(env).update_targets.args
+    assert ".entry" in compile_ptx(update_target, *map(typeof, arguments))
 
 
 @pytest.mark.cuda

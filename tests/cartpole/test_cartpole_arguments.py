@@ -91,7 +91,7 @@ def test_ptx(compile_ptx, actions):
 
 
 def test_ptx_of_a_restart(compile_ptx):
-    assert ".f64" not in compile_ptx(step.restart_cuda, numba.typeof(CartPoleEnv(2).kernel_carts))
+    assert ".f64" not in compile_ptx(step.restart, numba.typeof(CartPoleEnv(2).kernel_carts))
 
 
 @pytest.mark.parametrize("action_type", [torch.int64, torch.uint8])

@@ -41,8 +41,8 @@ def test_plain_equals_fast(num_envs, block):
 
 def test_ptx(compile_ptx):
     carts = numba.typeof(view(plain.PlainCartPole(2).carts))
-    assert ".f64" not in compile_ptx(plain.start_cuda, nb.int64, nb.int64, carts)
-    assert ".f64" not in compile_ptx(plain.step_cuda, nb.int64[::1], nb.int64, nb.int64, carts)
+    assert ".f64" not in compile_ptx(plain.start_carts, nb.int64, nb.int64, carts)
+    assert ".f64" not in compile_ptx(plain.step_cart, nb.int64[::1], nb.int64, nb.int64, carts)
 
 
 @pytest.mark.cuda

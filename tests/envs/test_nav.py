@@ -17,7 +17,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import make_scene
 from batchnav.tasks import TASKS
-from batchnav.tasks.goal_kernels import advance_cpu
+from batchnav.tasks.goal_task import advance
 from batchnav.tasks.pointnav import PointNav, PointNavConfig
 from batchnav.types import TriangleMesh
 
@@ -64,13 +64,13 @@ def test_actions_with_gaps_compile_nothing_and_are_the_same(bank):
     gaps.reset()
     straight.step(wide[0, ::2].contiguous())
     gaps.step(wide[0, ::2].contiguous())
-    signatures = list(advance_cpu.signatures)
+    signatures = list(advance.cpu.signatures)
     for row in wide[1:]:
         assert not row[::2].is_contiguous()
         expected, found = step_of(straight, row[::2].contiguous()), step_of(gaps, row[::2])
         assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert torch.equal(gaps.step(wide.T[::2, 3])[1], straight.step(wide[3, ::2].contiguous())[1])
-    assert list(advance_cpu.signatures) == signatures
+    assert list(advance.cpu.signatures) == signatures
 
 
 @pytest.mark.parametrize("sensors", [("depth",), ("depth", "normals"), ()])

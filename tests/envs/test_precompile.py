@@ -47,10 +47,10 @@ def compiled(kernels):
 OF_AN_ENVIRONMENT = f"""{NEEDS}
 from batchnav.envs import precompile
 from batchnav.renderers.raycast import packet
-from batchnav.tasks import episode_sampling, goal_kernels
+from batchnav.tasks import episode_sampling, goal_task
 
 kernels = (
-    goal_kernels.advance_cpu, goal_kernels.score_cpu, goal_kernels.begin_cpu, episode_sampling.sample_cpu,
+    goal_task.advance.cpu, goal_task.score.cpu, goal_task.begin.cpu, episode_sampling.sample_one.cpu,
     packet.depth_cpu,
 )
 precompile.main(NavConfig())
@@ -76,9 +76,9 @@ batchnav.NavMesh.bake(house)
 OF_THE_ORACLE = f"""{NEEDS}
 from batchnav.agents import precompile
 from batchnav.agents.registry import make_reference_agent
-from batchnav.agents.shortest_path import follow_cpu
+from batchnav.agents.shortest_path import follow
 
-kernels = [follow_cpu]
+kernels = [follow.cpu]
 precompile.main(NavConfig())
 before = compiled(kernels)
 env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")

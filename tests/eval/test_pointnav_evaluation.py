@@ -19,7 +19,7 @@ from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.evaluation.intervals import summarise
 from batchnav.report.results import print_agents, print_scenes
-from batchnav.tasks.goal_state import METRIC_SPECS, METRICS
+from batchnav.tasks.goal_task import METRIC_SPECS, METRICS
 
 
 def test_greedy_on_open_floors(rooms, tmp_path):

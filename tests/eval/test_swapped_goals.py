@@ -38,7 +38,7 @@ class Trusting:
         self.seen.clear()
 
     def act(self, observations, episode_start):
-        rows, shown = self.env.task.goal_state.table_index.tolist(), observations["imagegoal"]
+        rows, shown = self.env.task.state.table_index.tolist(), observations["imagegoal"]
         for row, image in zip(rows, shown, strict=True):
             if row >= 0:
                 torch.testing.assert_close(image, self.seen.setdefault(row, image.clone()), rtol=0, atol=0)

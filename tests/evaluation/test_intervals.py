@@ -12,7 +12,7 @@ from batchnav.evaluation.intervals import (
     scene_interval,
     summarise,
 )
-from batchnav.tasks.goal_state import METRIC_SPECS, METRICS
+from batchnav.tasks.goal_task import METRIC_SPECS, METRICS
 
 SCENES = np.repeat(np.arange(20, dtype=np.int32), 10)
 

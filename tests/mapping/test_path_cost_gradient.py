@@ -9,7 +9,7 @@ from numba import typeof
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.mapping.costs import COST_UNITS
-from batchnav.mapping.learn.path_cost_gradient import PathEnds, gradient_cuda, path_costs, path_costs_cuda
+from batchnav.mapping.learn.path_cost_gradient import PathEnds, gradient_one, path_costs, path_costs_one
 from batchnav.mapping.shortest_path import UNREACHED
 from batchnav.mapping.state import CELLS, SIDE, MapLayers
 
@@ -110,6 +110,6 @@ def test_cuda_equals_the_cpu(given):
 def test_kernels_compile_for_the_gpu(compile_ptx):
     given, costs = kernel_arguments(), np.zeros((1, STARTS), np.int32)
     ends, state, search = PathEnds(np.zeros(1, np.int32), costs), given["state"], given["search"]
-    ptx = compile_ptx(path_costs_cuda, *map(typeof, (ends, state, search, costs)))
+    ptx = compile_ptx(path_costs_one, *map(typeof, (ends, state, search, costs)))
     assert all(word in ptx for word in ("global.min.s32", "bar.sync"))
-    assert "atom.global.add.u32" in compile_ptx(gradient_cuda, *map(typeof, (ends, costs, state, search, costs)))
+    assert "atom.global.add.u32" in compile_ptx(gradient_one, *map(typeof, (ends, costs, state, search, costs)))

@@ -28,16 +28,16 @@ def kernel_types():
     scratch = nb.NamedTuple([f2, f2, *[nb.int64] * 4], SearchScratch)
     return {
         "locate": (nav, f2, i1, f2),
-        "step": (nav, f2, f2, nb.boolean, nb.int64, scratch, f2),
-        "path": (nav, f2, f3, nb.int64, scratch, f1, i1),
-        "clearance": (nav, f2, nb.float32, nb.int64, scratch, f1),
+        "step": (nav, f2, f2, nb.boolean, scratch, f2),
+        "path": (nav, f2, f3, scratch, f1, i1),
+        "clearance": (nav, f2, nb.float32, scratch, f1),
         "sample": (nav, nb.int64, f2),
     }
 
 
 @pytest.mark.parametrize("name", ["locate", "step", "path", "clearance", "sample"])
 def test_kernels_compile_without_float64_or_calls(compile_ptx, name):
-    ptx = compile_ptx(getattr(batch, f"{name}_cuda"), *kernel_types()[name])
+    ptx = compile_ptx(getattr(batch, name), *kernel_types()[name])
     assert not re.search(r"\.f64", ptx)
     assert re.search(r"ld\.global(\.nc)?\.v4", ptx)
     assert not re.search(r"^\s*call", ptx, re.MULTILINE)

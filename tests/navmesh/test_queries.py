@@ -340,12 +340,12 @@ def test_several_scenes_in_one_set_of_arrays():
         one = _as_first_scene(packed, scene)
         scratch = view(search_scratch(search_size(one), 1, navmesh.device))
         distance, corners = np.empty(300, np.float32), np.empty(300, np.int32)
-        batch.path_cpu(view(one), starts, ends[:, None].copy(), 1, scratch, distance, corners)
+        batch.path(300, view(one), starts, ends[:, None].copy(), scratch, distance, corners)
         np.testing.assert_array_equal(distance, navmesh.geodesic_distance(starts, ends))
         out = np.empty_like(starts)
-        batch.step_cpu(view(one), starts, ends, True, 1, scratch, out)
+        batch.step(300, view(one), starts, ends, True, scratch, out)
         np.testing.assert_array_equal(out, navmesh.try_step(starts, ends))
-        batch.sample_cpu(view(one), 7, out)
+        batch.sample(300, view(one), 7, out)
         np.testing.assert_array_equal(out, navmesh.sample(300, seed=7))
 
 

@@ -326,7 +326,7 @@ def test_prepared_scenes_keep_finishes(houses, tmp_path):
 
 def test_the_kernel_compiles_for_the_gpu(compile_ptx):
     rows, read = nb.int32[:, ::1], (nb.int32[::1], nb.int64[::1], nb.int64, nb.boolean, nb.int32)
-    ptx = compile_ptx(material_sampling._sample_cuda, rows, *read, nb.float32[:, ::1])
+    ptx = compile_ptx(material_sampling.sample_material, rows, *read, nb.float32[:, ::1])
     assert ".f64" not in ptx and "ld.global.v4" in ptx and "st.global.v4" in ptx
 
 

@@ -23,7 +23,7 @@ from batchnav.report.charts import (
     short,
     smooth,
 )
-from batchnav.tasks.goal_state import METRICS
+from batchnav.tasks.goal_task import METRICS
 from batchnav.training.loop import summary
 
 SHOWN = {"success": (0.0, 1.0), "spl": (0.0, 1.0)}

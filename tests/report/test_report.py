@@ -28,7 +28,7 @@ from batchnav.report.evaluation import (
     to_film,
     write_report,
 )
-from batchnav.tasks.goal_state import METRIC_SPECS
+from batchnav.tasks.goal_task import METRIC_SPECS
 from batchnav.types import Metric
 from batchnav.view.video import HOLE, colour
 

@@ -166,8 +166,8 @@ def test_kernels_compile_without_float64(compile_ptx):
     settings = nb.NamedTuple((nb.float32,) * 3 + (nb.boolean,), ColorNoise)
     images, table = nb.float32[:, :, ::1], nb.float32[:, :, ::1]
     for kernel, arguments in (
-        (noise._color_cuda, (drawn, settings, nb.uint8[:, :, :, ::1])),
-        (redwood._redwood_cuda, (images, drawn, table, nb.float32, images)),
+        (noise.add_noise, (drawn, settings, nb.uint8[:, :, :, ::1])),
+        (redwood.measure_depth, (images, drawn, table, nb.float32, images)),
     ):
         assert ".f64" not in compile_ptx(kernel, *arguments)
 

@@ -167,6 +167,6 @@ def test_spec():
 def test_cuda_kernel_has_no_float64(compile_ptx):
     ints, rows = nb.Array(nb.int32, 3, "C"), nb.Array(nb.float32, 2, "C")
     angles, out = nb.Array(nb.float32, 1, "C"), nb.Array(nb.float32, 4, "C")
-    ptx = compile_ptx(normals._normals_cuda, ints, angles, angles, angles, rows, out)
+    ptx = compile_ptx(normals.write_normals, ints, angles, angles, angles, rows, out)
     assert ".f64" not in ptx
     assert "ld.global.v4" in ptx or "ld.global.nc.v4" in ptx

@@ -14,7 +14,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import specs_of
 from batchnav.errors import ConfigError
 from batchnav.scene.bank import SceneBank
-from batchnav.sensors.pose import POSE_SENSORS, BodyPoses, _read_pose_cuda
+from batchnav.sensors.pose import POSE_SENSORS, BodyPoses, read_pose
 from batchnav.sim.bodies import Bodies
 
 ROUNDING = 1e-5
@@ -87,7 +87,7 @@ def test_static_goal_with_gps_and_compass_gives_the_relative_goal(device):
 
 def test_kernels_compile_for_cuda_and_write_to_the_output(compile_ptx):
     poses = nb.NamedTuple((nb.float32[:, ::1], nb.float32[::1]) * 2, BodyPoses)
-    assert ".f64" not in compile_ptx(_read_pose_cuda, nb.int32, poses, nb.float32[:, ::1])
+    assert ".f64" not in compile_ptx(read_pose, nb.int32, poses, nb.float32[:, ::1])
     bodies, (sensor,) = Bodies.empty(3, torch.device("cpu")), [POSE_SENSORS["heading"]()]
     for turned in (0.5, 1.0):
         bodies.heading.fill_(turned)

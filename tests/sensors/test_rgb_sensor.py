@@ -332,4 +332,4 @@ def test_cuda_kernel_has_no_float64(compile_ptx):
     ptx = compile_ptx(rgb._rgb_cuda, images, ids, rows, angles, angles, angles, paint, nb.boolean, out)
     assert ".f64" not in ptx and "div.rn" not in ptx
     assert ptx.count(".v4.") >= 4 + 4 + 3
-    assert ".f64" not in compile_ptx(rgb._average_cuda, out, out)
+    assert ".f64" not in compile_ptx(rgb.average, nb.uint8[:, :, ::1], nb.uint8[:, :, ::1])

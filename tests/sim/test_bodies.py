@@ -1,24 +1,18 @@
 """Bodies on a square floor: sizes of steps and turns, tilt, velocity control, collisions, errors."""
 
 import math
-import re
 
 import numpy as np
 import pytest
 import torch
 import trimesh
-from numba import typeof
 
 from batchnav.config import from_dict
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.runtime.kernels.arrays import view
-from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, BodyConfig
-from batchnav.tasks import goal_free, goal_kernels, pointnav
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.goal_state import GoalParameters
 from batchnav.types import TriangleMesh
 from batchnav.view.topdown import navigable_triangles
 
@@ -231,34 +225,6 @@ def test_invalid_velocity_commands_are_reported_later_on_cuda(room):
 def test_invalid_settings_of_a_body_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         from_dict(BodyConfig, settings)
-
-
-def test_kernels_of_velocity_control_compile_for_the_gpu(room, compile_ptx):
-    bank, n = SceneBank.pack([room], "cpu"), 4
-    for task in ("pointnav", "flee"):
-        env = NavEnv(bank, n, task=task, sensors=(), control="velocity")
-        sim, task = env.sim, env.task
-        actions, nav, scratch = np.zeros((n, 2), np.float32), sim.bank.navmesh_view, sim.search_scratch(n)
-        bodies, transition = view(sim.bodies), view(task.transition)
-        if isinstance(task, pointnav.PointNav):
-            parameters = view(GoalParameters.of(task.config, task.places))
-            kernel, moved = goal_kernels.advance_cuda, (bodies, transition, view(task.live_goal), sim.error_flags)
-            arguments = actions, nav, view(task.goal_state), sim.body, parameters, scratch, *moved
-        else:
-            kernel = goal_free.advance_cuda
-            arguments = (
-                actions,
-                nav,
-                view(task.progress_state),
-                sim.body,
-                np.int32(9),
-                scratch,
-                bodies,
-                transition,
-                sim.error_flags,
-            )
-        ptx = compile_ptx(kernel, *map(typeof, arguments))
-        assert "ld.global.v4" in ptx and not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx)
 
 
 @pytest.mark.cuda

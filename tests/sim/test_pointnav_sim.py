@@ -1,20 +1,13 @@
 """Simulator with PointNav: kernels compile for the GPU, CUDA against CPU, checks of episode tables."""
 
-import re
-
-import numpy as np
 import pytest
 import torch
-from numba import typeof
 
 from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError, EpisodeError
-from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.positions import MAX_SNAP_HEIGHT
-from batchnav.tasks import episode_sampling, goal_kernels
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.goal_state import GoalParameters
 from batchnav.tasks.pointnav import PointNavConfig, pointnav_simulator
 
 N = 32
@@ -24,31 +17,6 @@ SCENE = "house:3"
 @pytest.fixture(scope="module")
 def scene():
     return find_scene(SCENE)
-
-
-def test_kernels_compile_for_the_gpu(scene, compile_ptx):
-    sim = pointnav_simulator(SceneBank.pack([scene], "cpu"), N)
-    task, nav, body, scratch = sim.task, sim.bank.navmesh_view, sim.body, sim.search_scratch(N)
-    bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, task.episodes))
-    state, transition, next_episode = map(view, (task.goal_state, task.transition, task.next_episode))
-    parameters, metrics = view(GoalParameters.of(task.config, task.places)), view(task.metric_tensors)
-    reward, relative_goal, actions = view(task.reward), view(task.live_goal), np.zeros(N, np.int64)
-    kernels = {
-        goal_kernels.advance_cuda: (
-            actions, nav, state, body, parameters, scratch, bodies, transition, relative_goal, sim.error_flags
-        ),
-        goal_kernels.score_cuda: (nav, bodies, transition, parameters, scratch, state, metrics, reward),
-        goal_kernels.begin_cuda: (True, next_episode, bodies, state, queue, relative_goal),
-        goal_kernels.measure_cuda: (nav, queue, parameters, scratch, next_episode),
-        episode_sampling.sample_cuda: (
-            nav, bodies, queue, sampling, table, parameters, scratch, next_episode, sim.error_flags
-        ),
-    }  # fmt: skip
-    for kernel, arguments in kernels.items():
-        ptx = compile_ptx(kernel, *map(typeof, arguments))
-        assert ".entry" in ptx and (kernel is goal_kernels.begin_cuda or "ld.global.v4" in ptx)
-        # Sine and cosine of huge angles reduce them by one product of doubles; all else is float32.
-        assert not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx)
 
 
 @pytest.mark.parametrize(

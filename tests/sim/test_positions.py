@@ -12,7 +12,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors import camera
 from batchnav.sensors.camera import CameraConfig, Mount
 from batchnav.sensors.sensor import NoiseCounters
-from batchnav.sim.positions import check_positions, snap_cuda
+from batchnav.sim.positions import check_positions, snap
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,10 @@ def bank():
 def test_kernels_compile_for_the_gpu(bank, compile_ptx):
     points, floats = nb.Array(nb.float32, 2, "C"), nb.Array(nb.float32, 1, "C")
     scenes = nb.Array(nb.int32, 1, "C")
-    assert ".entry" in compile_ptx(snap_cuda, typeof(bank.navmesh_view), scenes, points, points)
+    assert ".entry" in compile_ptx(snap, typeof(bank.navmesh_view), scenes, points, points)
     mount = typeof(Mount.of(CameraConfig()))
     counters = nb.NamedTuple((nb.int64[::1],) * 2 + (nb.int32[::1],) * 2 + (nb.int64,), NoiseCounters)
-    ptx = compile_ptx(camera._place_cuda, points, floats, floats, counters, mount, points, *[floats] * 3)
+    ptx = compile_ptx(camera.place_camera, points, floats, floats, counters, mount, points, *[floats] * 3)
     assert ".entry" in ptx and ".f64" not in ptx
 
 

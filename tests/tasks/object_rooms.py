@@ -1,5 +1,7 @@
 """Rooms and corridors with objects whose view points are placed by hand."""
 
+import math
+
 import numpy as np
 import torch
 import trimesh
@@ -13,6 +15,12 @@ from tests.tasks.rooms import make_room
 CATEGORIES = ("chair", "bed")
 BOX = 12
 """Number of triangles of a box."""
+
+IMAGES = {
+    1: [(1.25, 1.2, 2.5, 0.0, -0.4, 1.2), (2.5, 0.9, 1.25, math.pi / 2, 0.0, 1.6)],
+    2: [(4.25, 1.4, 2.4, 0.1, -0.5, 1.3)],
+}
+"""Cameras of the images of chair 1 and bed 2 in `furnished`."""
 
 
 def object_goal(scene, category, object_id, points, heading=0.0):
@@ -54,6 +62,16 @@ def furnished():
     )
     mesh = TriangleMesh(mesh.vertices.astype(np.float32), mesh.faces.astype(np.int32), surface=surface)
     return with_objects(make_scene("furnished", mesh), ("chair", 1, [(1.25, 2.0)]), ("bed", 2, [(4.25, 2.0)]))
+
+
+def imaged_room():
+    """Two coloured boxes, each with images, as instances."""
+    scene = furnished()
+    objects = [goal._replace(images=np.array(IMAGES[goal.object_id], np.float32)) for goal in scene.goals.objects]
+    colours = np.repeat(np.array([(90, 90, 90, 255), (200, 30, 30, 255), (30, 30, 200, 255)], np.uint8), 12, axis=0)
+    surface = scene.mesh.surface._replace(color=np.repeat(colours[:, None], 3, axis=1))
+    goals = scene.goals._replace(objects=tuple(objects)).instances
+    return scene._replace(mesh=scene.mesh._replace(surface=surface), goals=goals)
 
 
 def table(scene, rows, device="cpu"):

@@ -1,13 +1,11 @@
 """Flee and Explore: seeds, resuming, returns, sampling, CUDA kernels, configuration files and errors."""
 
 import math
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
-from numba import typeof
 from rooms import make_room
 
 from batchnav.config import from_dict, load_config, to_dict
@@ -15,11 +13,9 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError, EpisodeError
-from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
-from batchnav.tasks import TASKS, explore, flee
-from batchnav.tasks import goal_free as progress
-from batchnav.tasks.explore import ExploreConfig, ExploreParameters
+from batchnav.tasks import TASKS, flee
+from batchnav.tasks.explore import ExploreConfig
 from batchnav.tasks.flee import FleeConfig
 from batchnav.training.config import TrainingConfig
 
@@ -113,51 +109,6 @@ def test_an_island_of_too_many_cells_is_refused():
         box = trimesh.creation.box((90.0, 0.2, 90.0))
         field = make_scene("field", TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
         NavEnv([field], 2, "cpu", task="explore", sensors=(), cell_size=0.25)
-
-
-def kernels(bank):
-    """All CUDA kernels of the two tasks, with their arguments."""
-    found = {}
-    for name in NAMES:
-        env = make(bank, name)
-        sim, task, n = env.sim, env.task, N
-        nav, scratch, error_flags = sim.bank.navmesh_view, sim.search_scratch(n), sim.error_flags
-        bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, task.episodes))
-        state, transition, next_episode, metrics = map(
-            view, (task.progress_state, task.transition, task.next_episode, task.metric_tensors)
-        )
-        reward, actions = view(task.reward), np.zeros(n, np.int64)
-        if name == "flee":
-            found[flee.score_cuda] = (
-                nav,
-                transition,
-                np.float32(1.0),
-                scratch,
-                state,
-                view(task.metrics["ppl"]),
-                metrics,
-                reward,
-            )
-            found[flee.farthest_cuda] = (nav, queue, scratch, view(task.own[0]), next_episode)
-            found[progress.advance_cuda] = (
-                actions, nav, state, sim.body, np.int32(9), scratch, bodies, transition, error_flags
-            )  # fmt: skip
-            found[progress.begin_cuda] = (True, next_episode, bodies, state, queue)
-            found[progress.sample_cuda] = (nav, bodies, queue, sampling, table, next_episode, error_flags)
-        else:
-            settings, area = ExploreParameters(np.float32(1.0), np.float32(0.25)), view(task.metrics["area"])
-            found[explore.score_cuda] = (transition, settings, state, view(task.cells), area, metrics, reward)
-            marks = view(task.own[1])
-            found[explore.count_cuda] = (nav, queue, settings.cell_size, marks, next_episode, error_flags)
-    return found
-
-
-def test_kernels_compile_for_the_gpu(bank, compile_ptx):
-    for kernel, arguments in kernels(bank).items():
-        ptx = compile_ptx(kernel, *map(typeof, arguments))
-        assert ".entry" in ptx
-        # Sine and cosine of huge angles reduce them by one product of doubles; all else is float32.
-        assert not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx), kernel
 
 
 @pytest.mark.cuda

@@ -1,12 +1,10 @@
 """ImageNav: the goal's image, closed forms of rewards and success, sampling, resuming; CPU against CUDA."""
 
 import math
-import re
 
 import numpy as np
 import pytest
 import torch
-from numba import typeof
 from rooms import make_room, play, starts, successes
 
 from batchnav.agents.registry import make_reference_agent
@@ -14,11 +12,9 @@ from batchnav.data.scenes import load_scenes
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sim.bodies import FORWARD, LEFT, STOP
-from batchnav.tasks import goal_kernels, imagenav_kernels
 from batchnav.tasks.formulas import angle_to_go
 from batchnav.tasks.imagenav import REWARDS
 
@@ -123,7 +119,7 @@ def test_rewards_telescope(room, reward, device):
     weight = REWARDS[reward][2]
 
     def potential():
-        state = env.task.goal_state
+        state = env.task.state
         return (state.distance + weight * state.angle).clone()
 
     before = potential()
@@ -150,7 +146,7 @@ def test_agents_keep_their_angle_while_others_begin_episodes(house, device):
         metrics, is_running = env.task.metrics, ~(terminated | truncated)
         is_near = metrics["distance_to_goal"] <= 1.0
         expected = torch.where(is_near, metrics["angle_to_goal"], math.pi)
-        assert torch.equal(env.task.goal_state.angle[is_running], expected[is_running])
+        assert torch.equal(env.task.state.angle[is_running], expected[is_running])
         near += int((is_near & is_running).sum())
     assert near > 10 * n  # elsewhere the angle is constant
 
@@ -162,7 +158,7 @@ def test_turning_towards_the_goals_heading_is_rewarded_near_the_goal(room, devic
     options = {"turn_angle_deg": 30.0, "reward": "zer", "slack_reward": 0.0, "max_steps": 50}
     env = make(room, 3, device, episodes=episodes(room, rows, device), **options)
     env.reset()
-    assert env.task.goal_state.angle.tolist() == pytest.approx([math.pi / 2, math.pi, math.pi], abs=1e-5)
+    assert env.task.state.angle.tolist() == pytest.approx([math.pi / 2, math.pi, math.pi], abs=1e-5)
     _, reward, *_ = env.step(torch.tensor([LEFT, LEFT, FORWARD], device=env.device))
     assert reward.tolist() == pytest.approx([math.pi / 6, 0.0, 0.25 + math.pi / 2], abs=1e-4)
     assert env.task.metrics["angle_to_goal"].tolist() == pytest.approx(
@@ -223,7 +219,7 @@ def test_headings_of_goals_are_uniform_and_independent_of_the_number_of_agents(w
     counts, _ = np.histogram(headings, bins=8, range=(0.0, 2 * math.pi))
     assert abs(counts - 64).max() < 4 * math.sqrt(64)
     assert torch.equal(env.sim.bodies.position, point.sim.bodies.position)
-    assert torch.equal(env.task.goal_position, point.task.goal_state.goal)
+    assert torch.equal(env.task.goal_position, point.task.state.goal)
     assert abs(np.corrcoef(np.cos(headings), np.cos(env.sim.bodies.heading.numpy()))[0, 1]) < 0.2
     few = make(walled, 4, seed=3)
     few.reset()
@@ -252,7 +248,7 @@ def test_cuda_runs_as_the_cpu_does(room):
     for device in ("cpu", "cuda"):
         env = make(room, 64, device, reward="zer", max_steps=20)
         env.reset()
-        runs[device] = walk(env, 60).cpu(), env.task.goal_heading.cpu(), env.task.goal_state.angle.cpu()
+        runs[device] = walk(env, 60).cpu(), env.task.goal_heading.cpu(), env.task.state.angle.cpu()
     for found, expected in zip(runs["cuda"], runs["cpu"], strict=True):
         close = torch.isclose(found, expected, atol=1e-3).float().mean()
         assert close > 0.95  # an agent at a wall may slide otherwise
@@ -273,23 +269,3 @@ def test_presets_are_as_published():
     assert (zer.task.reward, zer.task.slack_reward, zer.task.success_reward) == ("zer", -0.01, 10.0)
     assert (nrns.body.turn_angle_deg, nrns.camera.hfov_deg, nrns.task.max_steps) == (15.0, 120.0, 500)
     assert all(config.task.success_distance == 1.0 and "rgb" in config.sensors for config in (gibson, zer, nrns))
-
-
-def test_kernels_compile_for_the_gpu(room, compile_ptx):
-    sim = make(room, 4).sim
-    task, nav, scratch = sim.task, sim.bank.navmesh_view, sim.search_scratch(4)
-    parameters = task.kernel_parameters()
-    bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, task.episodes))
-    state, transition, following = map(view, (task.goal_state, task.transition, task.next_episode))
-    metrics, reward, goal = map(view, (task.metric_tensors, task.reward, task.live_goal))
-    kernels = {
-        imagenav_kernels.score_cuda: (nav, bodies, transition, parameters, scratch, state, metrics, reward),
-        imagenav_kernels.aim_goal_cuda: (bodies, queue, sampling, table, parameters, following),
-        goal_kernels.advance_cuda: (
-            np.zeros(4, np.int64), nav, state, sim.body, parameters, scratch, bodies, transition, goal, sim.error_flags
-        ),
-    }  # fmt: skip
-    for kernel, arguments in kernels.items():
-        ptx = compile_ptx(kernel, *map(typeof, arguments))
-        assert ".entry" in ptx
-        assert not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx), kernel

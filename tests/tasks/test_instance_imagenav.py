@@ -1,44 +1,29 @@
 """Instance ImageNav: the image of the goal, success at its view points, sampling, resuming, fixed episodes."""
 
 import math
-import re
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
-from numba import typeof
-from object_rooms import furnished, table
+from object_rooms import IMAGES, furnished, imaged_room, table
 from rooms import successes
 
 from batchnav.agents.registry import make_reference_agent
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError
-from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.scene_images import render
 from batchnav.sim.bodies import FORWARD, LEFT, STOP
-from batchnav.tasks import instance_kernels
 
 N = 8
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
-IMAGES = {
-    1: [(1.25, 1.2, 2.5, 0.0, -0.4, 1.2), (2.5, 0.9, 1.25, math.pi / 2, 0.0, 1.6)],
-    2: [(4.25, 1.4, 2.4, 0.1, -0.5, 1.3)],
-}
-"""Cameras of the images of chair 1 and bed 2 in `object_rooms.furnished`."""
 
 
 @pytest.fixture(scope="module")
 def room():
-    """Two coloured boxes, each with images, as instances."""
-    scene = furnished()
-    objects = [goal._replace(images=np.array(IMAGES[goal.object_id], np.float32)) for goal in scene.goals.objects]
-    colours = np.repeat(np.array([(90, 90, 90, 255), (200, 30, 30, 255), (30, 30, 200, 255)], np.uint8), 12, axis=0)
-    surface = scene.mesh.surface._replace(color=np.repeat(colours[:, None], 3, axis=1))
-    goals = scene.goals._replace(objects=tuple(objects)).instances
-    return scene._replace(mesh=scene.mesh._replace(surface=surface), goals=goals)
+    return imaged_room()
 
 
 def make(scene, n=N, device="cpu", **options):
@@ -120,14 +105,14 @@ def test_success_is_at_the_view_points_of_that_object(room, device):
 def test_objects_and_images_are_sampled(room, device):
     env = make(room, 256, device, sensors=())
     env.reset()
-    state = env.task.goal_state
+    state = env.task.state
     assert set(state.category.tolist()) == {0, 1}
     chairs = state.goal_image[state.category == 0]
     assert 0.3 < float(chairs.float().mean()) < 0.7 and set(chairs.tolist()) == {0, 1}
     assert set(state.goal_image[state.category == 1].tolist()) == {0}
     few = make(room, 4, device)
     few.reset()
-    assert torch.equal(few.task.goal_state.goal_image, state.goal_image[:4])
+    assert torch.equal(few.task.state.goal_image, state.goal_image[:4])
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -165,11 +150,3 @@ def test_the_preset_is_as_published():
     assert (body.agent_height, body.agent_radius, body.control, body.tilt_angle_deg) == (1.41, 0.17, "v1", 30.0)
     assert (config.task.max_steps, config.task.success_distance, config.task.goal_height) == (1000, 0.1, 512)
     assert set(config.sensors) == {"rgb", "depth", "gps", "compass"}
-
-
-def test_kernels_compile_for_the_gpu(room, compile_ptx):
-    sim = make(room, 4).sim
-    task = sim.task
-    arguments = *map(view, (sim.bodies, sim.queue, sim.sampling, task.episodes)), view(task._image_rows), np.int32(2)
-    ptx = compile_ptx(instance_kernels.pick_image_cuda, *map(typeof, (*arguments, view(task.next_episode))))
-    assert ".entry" in ptx and not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx)

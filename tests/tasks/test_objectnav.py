@@ -1,13 +1,11 @@
 """ObjectNav: closed forms of distance, success, SPL and reward; sampling; resuming; streaming; CPU against CUDA."""
 
 import math
-import re
 
 import numpy as np
 import pytest
 import torch
 from labelled import labelled_scene
-from numba import typeof
 from numba import types as nb
 from object_rooms import CATEGORIES, corridor, furnished, object_room, table, with_objects
 from rooms import play, successes
@@ -18,13 +16,11 @@ from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, EpisodeError
-from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import Scene
 from batchnav.sensors import goal_mask
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
-from batchnav.tasks import goal_kernels, objectnav_kernels
 
 N = 16
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -278,37 +274,10 @@ def test_presets_are_complete(name):
         assert config.body.control == "v1" and not config.body.sliding and config.body.tilt_angle_deg == 30.0
 
 
-def test_kernels_compile_for_the_gpu(room, compile_ptx):
-    sim = make(room, 4).sim
-    task, nav, scratch, parameters = (
-        sim.task,
-        sim.bank.navmesh_view,
-        sim.search_scratch(4),
-        sim.task.kernel_parameters(),
-    )
-    bodies, queue, sampling, table = map(view, (sim.bodies, sim.queue, sim.sampling, task.episodes))
-    state, transition, following = map(view, (task.goal_state, task.transition, task.next_episode))
-    metrics, reward, goal = map(view, (task.metric_tensors, task.reward, task.live_goal))
-    kernels = {
-        objectnav_kernels.aim_cuda: (nav, bodies, state, parameters, scratch, view(task.nearest_target)),
-        objectnav_kernels.score_cuda: (nav, bodies, transition, parameters, scratch, state, metrics, reward),
-        objectnav_kernels.begin_cuda: (True, following, parameters, bodies, state, queue, goal),
-        objectnav_kernels.sample_cuda: (
-            nav, bodies, queue, sampling, table, parameters, scratch, following, sim.error_flags
-        ),
-        goal_kernels.advance_cuda: (
-            np.zeros(4, np.int64), nav, state, sim.body, parameters, scratch, bodies, transition, goal, sim.error_flags
-        ),
-    }  # fmt: skip
-    for kernel, arguments in kernels.items():
-        ptx = compile_ptx(kernel, *map(typeof, arguments))
-        assert ".entry" in ptx and "ld.global.v4" in ptx
-        # Sine and cosine of huge angles reduce them by one product of doubles; all else is float32.
-        assert not re.search(r"\b(ld|st|add|sub|fma|div|sqrt)[.\w]*\.f64", ptx), kernel
-
-
 def test_mask_kernels_compile_for_the_gpu(compile_ptx):
     ints, longs, quads = nb.Array(nb.int32, 1, "C"), nb.Array(nb.int64, 1, "C"), nb.Array(nb.int32, 2, "C")
-    assert ".f64" not in compile_ptx(goal_mask._mask_cuda, ints, ints, longs, nb.int64, nb.Array(nb.uint8, 1, "C"))
+    assert ".f64" not in compile_ptx(
+        goal_mask.mask_pixels, nb.int32[:, :, ::1], ints, longs, nb.Array(nb.uint8, 4, "C")
+    )
     ptx = compile_ptx(goal_mask._mask4_cuda, quads, ints, longs, nb.int64, ints)
     assert ".f64" not in ptx and "ld.global.v4" in ptx

@@ -8,6 +8,7 @@ import torch
 
 from batchnav.tasks import TASKS
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
+from batchnav.tasks.task import Field
 
 SUCCESS_ANGLE = math.radians(25.0)
 
@@ -22,9 +23,8 @@ class PoseGoal(GoalTask):
 
     Config = PoseGoalConfig
     title = "Pose goal"
-    optional = frozenset({"goal_heading"})
+    fields: ClassVar = {**GoalTask.fields, "goal_heading": Field()}
     goal_images: ClassVar = {"goal_depth": "depth"}
-    success_angle = SUCCESS_ANGLE
 
     def __init__(self, sim, config, episodes=None):
         super().__init__(sim, config, episodes)
@@ -34,6 +34,12 @@ class PoseGoal(GoalTask):
         """Start and goal as in PointNav, and a heading."""
         self.sample_pairs()
         self.next_episode.goal_heading.copy_((self.sim.bodies.episode + 1 + self._agents) % 7 - 3.0)
+
+    def score(self) -> None:
+        """As in PointNav, but success needs the goal's heading."""
+        super().score()
+        gap = (self.transition.heading - self.transition.goal_heading).abs() % math.tau
+        self.metrics["success"].mul_(torch.minimum(gap, math.tau - gap) <= SUCCESS_ANGLE)
 
 
 TASKS["pose_goal"] = PoseGoal

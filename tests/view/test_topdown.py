@@ -12,7 +12,7 @@ from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.play import Images, Recording
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.observation import Spec
-from batchnav.tasks.goal_state import METRIC_SPECS, METRICS
+from batchnav.tasks.goal_task import METRIC_SPECS, METRICS
 from batchnav.types import TriangleMesh
 from batchnav.view.topdown import BLUE, FLOOR, GREEN, INK, ORANGE, PAPER, TopDownMap, slice_mesh
 from batchnav.view.video import CAPTION, MAX_FRAMES, caption, draw_episode, save_gif, save_mp4, video_frames

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.mapping.costs import edge_length, entry_cost
 from batchnav.mapping.shortest_path import EVERYWHERE, UNREACHED, SearchBuffers, cost_to_go, next_cell
 from batchnav.mapping.state import CELLS, CELLS_PER_WORD, SIDE, MapLayers, MapState
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
-from batchnav.runtime.kernels.launch import launch
+from batchnav.runtime.kernels.decorators import inline_function
+from batchnav.runtime.kernels.loops import kernel
 from batchnav.runtime.kernels.synchronization import atomic_add
 
 _BLOCK, _GRADIENT_BLOCK = 512, 32
@@ -62,10 +61,7 @@ class _PathCosts(torch.autograd.Function):
         )  # fmt: skip
         search, costs = SearchBuffers.empty(n, device), torch.empty(n, number, dtype=torch.int32, device=device)
         arguments = view(ends), view(state), view(search)
-        if predicted_cost.is_cuda:
-            launch(path_costs_cuda, n * _BLOCK, *arguments, view(costs), block=_BLOCK)
-        else:
-            path_costs_cpu(*arguments, view(costs))
+        path_costs_one(n, *arguments, view(costs))
         ctx.kept = ends, state, search
         return costs.float()
 
@@ -76,16 +72,14 @@ class _PathCosts(torch.autograd.Function):
         weights = (gradient / largest * _FIXED_POINT).round().int()
         summed = torch.zeros(len(weights), CELLS, dtype=torch.int32, device=weights.device)
         arguments = view(ends), view(weights), view(state), view(search), view(summed)
-        if weights.is_cuda:
-            launch(gradient_cuda, len(weights) * _GRADIENT_BLOCK, *arguments, block=_GRADIENT_BLOCK)
-        else:
-            gradient_cpu(*arguments)
+        gradient_one(len(weights), *arguments)
         return None, None, summed * ~state.layers.is_known * (largest / _FIXED_POINT)  # known cells have no prediction
 
 
 # One map.
 
 
+@kernel(over="blocks", block=_BLOCK, fastmath=True)
 @inline_function
 def path_costs_one(lane, lanes, i, ends, state, search_out, cost_out):
     """Search map i from the goal and read the costs of its starts. The lanes share the work."""
@@ -95,7 +89,7 @@ def path_costs_one(lane, lanes, i, ends, state, search_out, cost_out):
         cost_out[i, k] = search_out.cost_to_go[i, start] if start >= 0 else UNREACHED
 
 
-@lean_function
+@kernel(over="blocks", block=_GRADIENT_BLOCK, fastmath=True)
 def gradient_one(lane, lanes, i, ends, weights, state, search, gradient_out):
     """Follow each path to the goal and add its weight to the cells whose costs it pays. The lanes share the paths."""
     side = np.int32(SIDE)
@@ -110,32 +104,3 @@ def gradient_one(lane, lanes, i, ends, weights, state, search, gradient_out):
             atomic_add(gradient_out, i, following, edge_length(dr, dc) * weight)
             atomic_add(gradient_out, i, payer, edge_length(dr, dc) * weight)
             cell = following
-
-
-# All maps.
-
-
-@cpu_kernel
-def path_costs_cpu(ends, state, search_out, cost_out):
-    """`path_costs_one` for every map."""
-    for i in prange(len(cost_out)):
-        path_costs_one(0, 1, np.int64(i), ends, state, search_out, cost_out)
-
-
-@cuda_kernel
-def path_costs_cuda(ends, state, search_out, cost_out):
-    """`path_costs_one` for every map; a block works for one map."""
-    path_costs_one(cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x, ends, state, search_out, cost_out)
-
-
-@cpu_kernel
-def gradient_cpu(ends, weights, state, search, gradient_out):
-    """`gradient_one` for every map."""
-    for i in prange(len(gradient_out)):
-        gradient_one(0, 1, np.int64(i), ends, weights, state, search, gradient_out)
-
-
-@cuda_kernel
-def gradient_cuda(ends, weights, state, search, gradient_out):
-    """`gradient_one` for every map; a block works for one map."""
-    gradient_one(cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x, ends, weights, state, search, gradient_out)

@@ -265,6 +265,41 @@ store1 = instruction(_plain_store1)(_store(1))
 """`array[row, column] = value` with the index arithmetic of `load4`."""
 
 
+def _plain_copy_fields(i, source, target_out):
+    for name in set(source._fields) & set(target_out._fields):
+        getattr(target_out, name)[i] = getattr(source, name)[i]
+
+
+@instruction(_plain_copy_fields)
+def copy_fields(typingctx, i, source, target_out):
+    """Copy row i of each field that two NamedTuples have in common: arrays [N] or [N, 3] of equal dtypes, C-ordered."""
+    if not (isinstance(source, types.NamedTuple) and isinstance(target_out, types.NamedTuple)):
+        return None
+    pairs = [(source.fields.index(name), k) for k, name in enumerate(target_out.fields) if name in source.fields]
+    for first, second in pairs:
+        one, other = source.types[first], target_out.types[second]
+        if (one.dtype, one.ndim, one.layout) != (other.dtype, other.ndim, "C"):
+            return None
+
+    def codegen(context, builder, signature, args):
+        word = args[0].type
+        for first, second in pairs:
+            kind = source.types[first]
+            data = [
+                context.make_array(kind)(context, builder, builder.extract_value(record, k)).data
+                for record, k in ((args[1], first), (args[2], second))
+            ]
+            columns = 1 if kind.ndim == 1 else 3
+            start = builder.mul(args[0], ir.Constant(word, columns))
+            places = [builder.add(start, ir.Constant(word, column)) for column in range(columns)]
+            values = [builder.load(builder.gep(data[0], [place])) for place in places]
+            for place, value in zip(places, values, strict=True):
+                builder.store(value, builder.gep(data[1], [place]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, source, target_out), codegen
+
+
 def _vector_pointer(context, builder, signature, args, width=4):
     """Address of `array[row, column]` as a pointer to a vector of `width` elements, or to an element for width 1."""
     array_type = signature.args[0]

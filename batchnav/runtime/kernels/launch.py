@@ -21,12 +21,13 @@ from batchnav.runtime.kernels.decorators import cuda
 from batchnav.runtime.kernels.synchronization import OVERLAP_CAPABILITY
 
 
-def launch(kernel, num_threads: int, *args: Any, block: int = 128) -> None:
-    """Launch a CUDA kernel with `num_threads` threads; `args` are results of `view` or scalars."""
-    if num_threads > 0:
+def launch(kernel, size: int | tuple[int, int, int], *args: Any, block: int = 128) -> None:
+    """Launch a CUDA kernel with `size` threads, or a 3-D grid of blocks; `args` are results of `view` or scalars."""
+    grid = size if isinstance(size, tuple) else -(-size // block)
+    if grid:
         with torch.cuda.device(_device_of(args)):
             stream = _stream(torch.cuda.current_stream().cuda_stream)
-            _configured(kernel, -(-num_threads // block), block, stream)(*args)
+            _configured(kernel, grid, block, stream)(*args)
 
 
 def _configured(kernel, *configuration: Any):
@@ -112,6 +113,11 @@ class BoundKernel:
                 (result,) = self._launch()
         if result:
             raise DeviceError(f"kernel launch: found {result.name}, expected CUDA_SUCCESS")
+
+
+def has_device_arrays(args: tuple) -> bool:
+    """True if an argument or a field of one is an array on a CUDA device."""
+    return next(_arrays(args), None) is not None
 
 
 def _device_of(args: tuple) -> int:

@@ -34,6 +34,45 @@ def _plain_atomic_or(array, row, column, value):
     return old
 
 
+_one_at_a_time = threading.Lock()
+
+
+def _plain_enqueue(i, due, agents_out, count_out):
+    if not hasattr(threading.current_thread(), "syncthreads"):
+        agents_out[i], count_out[0] = i if due else -1, len(agents_out)
+    elif due:  # a thread of numba's CUDA simulator
+        with _one_at_a_time:
+            agents_out[count_out[0]] = i
+            count_out[0] += 1
+
+
+@instruction(_plain_enqueue)
+def enqueue(typingctx, i, due, agents_out, count_out):
+    """Put item i into a queue if it is due: `agents_out`, i32 [N], has `count_out[0]` entries in use.
+
+    On CUDA the queue must be empty before the kernel, and its order is any. On the CPU entry i is item i, or -1.
+    """
+    if not (isinstance(agents_out, types.Array) and agents_out.dtype == types.int32):
+        return None
+
+    def codegen(context, builder, signature, args):
+        word = ir.IntType(32)
+        agents, count = (context.make_array(signature.args[k])(context, builder, args[k]) for k in (2, 3))
+        i, due = builder.trunc(args[0], word), builder.trunc(args[1], ir.IntType(1))
+        if isinstance(context, CPUContext):
+            entry = builder.select(due, i, ir.Constant(word, -1))
+            builder.store(entry, builder.gep(agents.data, [args[0]]))
+            with builder.if_then(builder.icmp_signed("==", i, ir.Constant(word, 0))):  # one thread writes the number
+                builder.store(builder.trunc(cgutils.unpack_tuple(builder, agents.shape, 1)[0], word), count.data)
+        else:
+            with builder.if_then(due):
+                place = builder.atomic_rmw("add", count.data, ir.Constant(word, 1), "monotonic")
+                builder.store(i, builder.gep(agents.data, [place]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.boolean, agents_out, count_out), codegen
+
+
 def _lesser(builder, a, b):
     """LLVM IR of the minimum of two signed integers."""
     return builder.select(builder.icmp_signed("<", a, b), a, b)

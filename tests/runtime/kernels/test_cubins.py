@@ -119,7 +119,7 @@ def test_a_kernel_that_cannot_be_cached_runs(capability, tmp_path, caplog):
 
 def test_only_kernels_of_the_package_are_cached():
     """Others' sources are not known."""
-    assert isinstance(batch.step_cuda._cache, cubins.CubinCache)
+    assert isinstance(batch.step.cuda._cache, cubins.CubinCache)
     assert not isinstance(cuda_kernel(_double)._cache, cubins.CubinCache)
 
 
