@@ -20,6 +20,7 @@ import difflib
 import numbers
 import types
 import typing
+from collections import UserDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -53,7 +54,7 @@ BASE = "base"
 """Top-level key that names the configuration to inherit from."""
 
 
-class Registry(dict[str, Any]):
+class Registry(UserDict[str, Any]):
     """Parts by name, such as encoders, that a field of a configuration chooses from.
 
     A part that has settings of its own declares them as `Config`, a frozen dataclass whose fields all have defaults.
@@ -65,9 +66,9 @@ class Registry(dict[str, Any]):
     """
 
     def __init__(self, parts: Mapping[str, Any] | None = None):
-        super().__init__(parts or {})
         self.kinds: list[type] = []
         """Configurations that choose from it."""
+        super().__init__(parts or {})
 
     def __setitem__(self, name: str, part: Any) -> None:
         for kind in self.kinds if hasattr(part, "Config") else ():
@@ -130,8 +131,8 @@ _MADE = frozenset({"__delattr__", "__eq__", "__hash__", "__init__", "__match_arg
 """Attributes that the decorator `dataclass` makes and does not overwrite."""
 
 
-def chosen(config: Any, field: str) -> Any:
-    """Settings of the part that a field of a configuration names; None for a part without settings.
+def chosen_settings(config: Any, field: str) -> tuple[Any, ...]:
+    """Settings of the part that a field of a configuration names, as one argument; none for a part without settings.
 
     ConfigError for an unknown name.
     """
@@ -141,7 +142,7 @@ def chosen(config: Any, field: str) -> Any:
     if section == "":
         known = ", ".join(known for registry in registries for known in registry)
         raise ConfigError(f"{field}: found {shortened(name)}, expected one of {known}")
-    return None if section is None else getattr(config, section)
+    return () if section is None else (getattr(config, section),)
 
 
 def sections_in_use(config: Any) -> set[str]:

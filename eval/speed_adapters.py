@@ -64,7 +64,7 @@ def ours(options: Options, env: CartPoleEnv) -> Train:
         num_envs=options.num_envs, rollout_steps=options.num_steps, epochs=options.epochs,
         minibatches=options.minibatches, optimizer="adamw", timeout_bootstrap=True,
     )  # fmt: skip
-    network = PolicyConfig(lstm_layers=0, hidden_size=64, embedding_size=32)
+    network = PolicyConfig(memory="none", hidden_size=64, embedding_size=32)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, network)
     learner = Learner(policy, env, config, graphs=env.device.type == "cuda")
 

@@ -35,7 +35,7 @@ BEGUN = "a rollout begins"
 def make_run(updates=30, save_every=0.0, **changes):
     """A run that saves after every update, with these settings changed."""
     return from_dict(TrainingConfig, {
-        "policy": {"hidden_size": 16, "lstm_layers": 0},
+        "policy": {"hidden_size": 16, "memory": "none"},
         "ppo": {
             "num_envs": 8, "rollout_steps": 16, "total_frames": updates * FRAMES, "optimizer": "adamw",
             **changes.pop("ppo", {}),

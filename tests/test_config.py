@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from batchnav.cartpole.config import CartPoleRun
-from batchnav.config import CHOICES, Registry, bounded, chosen, from_dict, load_config, sectioned, to_dict, validate
+from batchnav.config import (
+    CHOICES,
+    Registry,
+    bounded,
+    chosen_settings,
+    from_dict,
+    load_config,
+    sectioned,
+    to_dict,
+    validate,
+)
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ConfigError
 from batchnav.runtime.console.command_line import parse_options
@@ -236,7 +246,7 @@ def test_a_part_that_is_registered_later_has_a_section(monkeypatch):
     monkeypatch.setitem(PARTS, "wheel", Wheel)
     values = {"part": "wheel", "wheel": {"spokes": 3}}
     found = from_dict(Whole, {"inner": values}).inner
-    assert found == Assembly("wheel", wheel=Wheel.Config(3)) and chosen(found, "part") == Wheel.Config(3)
+    assert found == Assembly("wheel", wheel=Wheel.Config(3)) and chosen_settings(found, "part") == (Wheel.Config(3),)
     assert to_dict(found) == values | {"size": 1} and pickle.loads(pickle.dumps(found)) == found
     assert dataclasses.replace(before, part="wheel") == Assembly("wheel")
     assert parse_options(Whole, "p", ["--inner.wheel.spokes", "5"]).inner.wheel.spokes == 5
@@ -247,9 +257,9 @@ def test_a_part_that_is_registered_later_has_a_section(monkeypatch):
 
 def test_only_sections_in_use_are_written(parts):
     config = Assembly("seat", wheel=Wheel.Config(3))
-    assert to_dict(config) == {"part": "seat", "size": 1} and chosen(config, "part") is None
+    assert to_dict(config) == {"part": "seat", "size": 1} and chosen_settings(config, "part") == ()
     with pytest.raises(ConfigError, match="part: found 'x', expected one of seat, wheel"):
-        chosen(Assembly("x"), "part")
+        chosen_settings(Assembly("x"), "part")
 
 
 def test_ranges_of_fields_are_checked_in_files_and_after_the_command_line(parts):

@@ -70,7 +70,7 @@ def test_the_tutorials_task_and_sensor_play_and_learn(tutorial, tmp_path):
     run = {
         "env": {"task": {"name": "reach_height", "max_steps": 20}, "camera": {"height": 16, "width": 16}},
         "scenes": {"houses": 0, "sources": ["ramp.ply"]}, "device": "cpu", "save_every": 0.0,
-        "policy": {"base_width": 4, "visual_size": 8, "hidden_size": 8, "lstm_layers": 1},
+        "policy": {"se_resnet9": {"base_width": 4}, "visual_size": 8, "hidden_size": 8, "lstm": {"layers": 1}},
         "ppo": {"num_envs": 8, "rollout_steps": 8, "total_frames": 128, "optimizer": "adamw"},
     }  # fmt: skip
     (tmp_path / "reach.yaml").write_text(yaml.safe_dump(run))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 
 from batchnav.agents.registry import agent_config, make_reference_agent
 from batchnav.cartpole.env import CartPoleEnv
@@ -21,9 +22,8 @@ from batchnav.learning.config import PPOConfig
 from batchnav.learning.learner import Learner
 from batchnav.mapping.predictor import OccupancyNet
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.policy.config import PolicyConfig
+from batchnav.policy.config import MEMORIES, PolicyConfig
 from batchnav.policy.encoder import ENCODERS
-from batchnav.policy.memories import MEMORIES
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
@@ -43,7 +43,7 @@ SENSORS = {
     "pointnav": ("depth", "rgb", "semantic", "normals", "ego_map", "waypoint"), "flee": ("depth",),
     "explore": ("depth", "rgb"),
 }  # fmt: skip
-NETWORK = PolicyConfig(hidden_size=16, visual_size=16, base_width=8, embedding_size=8, lstm_layers=1)
+NETWORK = policy_config(hidden_size=16, visual_size=16, base_width=8, embedding_size=8, layers=1)
 
 
 def calls_without(source, name):
@@ -251,7 +251,7 @@ def test_training_is_the_same_under_any_setting(setting):
         env = CartPoleEnv(4, seed=0)
         config = PPOConfig(num_envs=4, rollout_steps=8, total_frames=64)
         policy = ActorCritic(
-            env.single_observation_space, env.single_action_space, PolicyConfig(hidden_size=8, lstm_layers=1)
+            env.single_observation_space, env.single_action_space, policy_config(hidden_size=8, layers=1)
         )
         return Learner(policy, env, config, compile=False)
 

@@ -44,6 +44,7 @@ import torch
 from torch._inductor import config as inductor
 
 from batchnav.bench.options import TrainOptions as Options
+from batchnav.config import from_dict
 from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
@@ -63,7 +64,10 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
 from batchnav.sim.bodies import STOP
 
-POLICIES = {"paper": PolicyConfig(), "light": PolicyConfig(base_width=32, lstm_layers=1)}
+POLICIES = {
+    "paper": PolicyConfig(),
+    "light": from_dict(PolicyConfig, {"se_resnet9": {"base_width": 32}, "lstm": {"layers": 1}}),
+}
 """The paper's policy, and one with half as many channels and one LSTM layer."""
 PARTS = ("learning", "inference", "render", "simulation", "idle")
 """Parts of a frame's time."""

@@ -13,7 +13,7 @@ from batchnav.policy.config import PolicyConfig
 class CartPoleRun:
     """Training run on CartPole."""
 
-    policy: PolicyConfig = field(default_factory=lambda: PolicyConfig(lstm_layers=0, hidden_size=64))
+    policy: PolicyConfig = field(default_factory=lambda: PolicyConfig(memory="none", hidden_size=64))
     """Architecture of the policy, without memory."""
     ppo: PPOConfig = field(default_factory=lambda: PPOConfig(num_envs=64, timeout_bootstrap=True))
     """Settings of PPO and the length of the run."""

@@ -2,8 +2,10 @@
 
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
-from batchnav.policy.encoder import ENCODERS
-from batchnav.policy.memories import MEMORIES
+from batchnav.policy.config import ENCODERS, MEMORIES
+from batchnav.policy.lstm import EpisodicLSTM
+from batchnav.policy.transformer import CausalTransformer
 from batchnav.policy.weights import load_policy, save_policy
 
+MEMORIES.update({"lstm": EpisodicLSTM, "transformer": CausalTransformer})
 __all__ = ["ENCODERS", "MEMORIES", "ActorCritic", "PolicyAgent", "load_policy", "save_policy"]

@@ -20,13 +20,12 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from batchnav.config import chosen_settings
 from batchnav.errors import ConfigError
 from batchnav.policy.actions import actions_of
-from batchnav.policy.config import PolicyConfig
-from batchnav.policy.encoder import ENCODERS
+from batchnav.policy.config import ENCODERS, MEMORIES, PolicyConfig
 from batchnav.policy.film import FiLMEncoder
 from batchnav.policy.mask_head import MaskHead
-from batchnav.policy.memories import MEMORIES
 from batchnav.policy.memory import Memory, State
 from batchnav.policy.normalize import RunningNorm
 from batchnav.policy.observations import (
@@ -151,9 +150,8 @@ class ActorCritic(nn.Module):
             else:
                 continue
             self.body_inputs[name] = config.embedding_size
-        if config.memory_name not in MEMORIES:
-            raise ConfigError(f"memory: found {config.memory_name!r}, expected one of {', '.join(MEMORIES)}")
-        memory = MEMORIES[config.memory_name]
+        memory_settings = chosen_settings(config, "memory")
+        memory = MEMORIES[config.memory]
         if memory.reads_previous_action:
             self.previous_action = self.actions.embedding(config.embedding_size)
             self.body_inputs[PREVIOUS_ACTION] = config.embedding_size
@@ -162,7 +160,7 @@ class ActorCritic(nn.Module):
                 "policy: found no input (images, vector observations or a memory with the previous action), expected "
                 "at least one; set blind: false, or memory: lstm"
             )
-        self.body: Memory = memory.from_config(sum(self.body_inputs.values()), config)
+        self.body: Memory = memory.from_config(sum(self.body_inputs.values()), config, *memory_settings)
         """The memory, or feed-forward layers in its place."""
         self.actor = nn.Linear(self.body.output_size, self.actions.num_outputs)
         self.critic = nn.Linear(self.body.output_size, 1)
@@ -170,7 +168,7 @@ class ActorCritic(nn.Module):
         self.mask_head: MaskHead | None = None
         if config.predicted_mask:
             channels = self._joint_shape(self.images[0])[0]
-            self.mask_head = MaskHead(channels, tuple(self.num_categories.values()), config.base_width)
+            self.mask_head = MaskHead(channels, tuple(self.num_categories.values()), config.mask_width)
 
     @property
     def rollout_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -320,14 +318,13 @@ class ActorCritic(nn.Module):
         return [] if self.encoder is None else [self.encoder, *self.more_encoders]
 
     def _make_encoder(self, names: tuple[str, ...]) -> nn.Module:
-        if self.config.encoder not in ENCODERS:
-            raise ConfigError(f"encoder: found {self.config.encoder!r}, expected one of {', '.join(ENCODERS)}")
+        settings = chosen_settings(self.config, "encoder")
         (channels, height, width), film = self._joint_shape(names), self._film_of(names)
         has_mask = bool(self.config.predicted_mask) and names == self.images[0]
         shape = channels + has_mask, height, width
         if film:
             return FiLMEncoder(shape, self._joint_shape(film)[0], self.config)
-        return ENCODERS[self.config.encoder](shape, self.config)
+        return ENCODERS[self.config.encoder](shape, self.config, *settings)
 
     def _film_of(self, names: Sequence[str]) -> list[str]:
         """Names of the images that modulate the encoder of these images."""

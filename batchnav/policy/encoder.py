@@ -6,6 +6,9 @@ the `PolicyConfig`. The module maps float images [B, C, H, W] in 0..1 to [B, out
 
     batchnav.policy.ENCODERS["my_cnn"] = MyCNN        # then PolicyConfig(encoder="my_cnn")
 
+An encoder with settings of its own has a frozen dataclass `Config` and takes an instance as third argument. The section
+of its name configures it: `policy: {encoder: my_cnn, my_cnn: {width: 32}}`.
+
 Encoders for `PolicyConfig.film` have an attribute `Trunk`, the class of their convolutional stages, whose feature maps
 `film` reads and modulates.
 """
@@ -14,14 +17,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from batchnav.config import bounded
 from batchnav.errors import ConfigError
-from batchnav.policy.config import PolicyConfig
+from batchnav.policy.config import ENCODERS, PolicyConfig
 from batchnav.policy.depth_bins import CELL, one_hot_cells
 from batchnav.policy.small_images import conv3x3, dense_weight, is_small
 from batchnav.policy.triton_support import has_triton
@@ -102,11 +107,21 @@ class SEResNet9Trunk(Trunk):
     Sides that are not multiples of 4 are padded with zeros. ConfigError for a side below SMALLEST_IMAGE.
     """
 
-    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the encoder `se_resnet9`."""
+
+        base_width: int = bounded(64, 2, 512)
+        """Channels of the first layers; later layers have multiples of it."""
+        depth_bins: int = bounded(10, 0, 64)
+        """Number of one-hot channels added to a one-channel image, one per equal part of its range; 0: none."""
+
+    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig, settings: Config | None = None):
         super().__init__()
+        settings = settings or self.Config()
         channels, height, width = image_shape
-        base = config.base_width
-        self.depth_bins = config.depth_bins if channels == 1 else 0
+        base = settings.base_width
+        self.depth_bins = settings.depth_bins if channels == 1 else 0
         self.padding = _to_whole_cells(height, width)
         self.stem = nn.Conv2d(CELL * CELL * channels * (1 + self.depth_bins), base, 1, bias=False)
         he_normal(self.stem.weight)
@@ -163,10 +178,13 @@ class SEResNet9(SEResNet9Trunk):
 
     Trunk = SEResNet9Trunk
 
-    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
-        super().__init__(image_shape, config)
+    def __init__(
+        self, image_shape: tuple[int, int, int], config: PolicyConfig, settings: SEResNet9Trunk.Config | None = None
+    ):
+        settings = settings or self.Config()
+        super().__init__(image_shape, config, settings)
         _, height, width = image_shape
-        base = config.base_width
+        base = settings.base_width
         self.output_size = config.visual_size
         # 256 channels at base 64 and the paper's 2x2 cells; larger images keep the flattened size, 16 * base
         cells = math.ceil(height / 32) * math.ceil(width / 32)
@@ -227,10 +245,17 @@ class SimpleCNNTrunk(Trunk):
     Kernels are 4x4 with stride 4, 3x3 with stride 2 and 3x3; channels are 2, 4 and 4 times `base_width`.
     """
 
-    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the encoder `simple_cnn`."""
+
+        base_width: int = bounded(64, 2, 512)
+        """Half the channels of the first layer; later layers have multiples of it."""
+
+    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig, settings: Config | None = None):
         super().__init__()
         channels, height, width = image_shape
-        base = config.base_width
+        base = (settings or self.Config()).base_width
         self.channels = (2 * base, 4 * base, 4 * base)
         self.padding = _to_whole_cells(height, width)
         self.convolutions = nn.Sequential(
@@ -263,8 +288,10 @@ class SimpleCNN(SimpleCNNTrunk):
 
     Trunk = SimpleCNNTrunk
 
-    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
-        super().__init__(image_shape, config)
+    def __init__(
+        self, image_shape: tuple[int, int, int], config: PolicyConfig, settings: SimpleCNNTrunk.Config | None = None
+    ):
+        super().__init__(image_shape, config, settings)
         _, height, width = image_shape
         self.output_size = config.visual_size
         cells = math.ceil(height / (2 * CELL)) * math.ceil(width / (2 * CELL))
@@ -354,8 +381,4 @@ def he_normal(weight: torch.Tensor, gain: float = 1.0) -> None:
     nn.init.normal_(weight, std=gain * math.sqrt(2.0 / (weight.shape[0] * weight[0, 0].numel())))
 
 
-ENCODERS: dict[str, Callable[[tuple[int, int, int], PolicyConfig], nn.Module]] = {
-    "se_resnet9": SEResNet9,
-    "simple_cnn": SimpleCNN,
-}
-"""Encoders by name, for `PolicyConfig.encoder`."""
+ENCODERS.update({"se_resnet9": SEResNet9, "simple_cnn": SimpleCNN})

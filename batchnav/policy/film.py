@@ -16,9 +16,10 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from batchnav.config import chosen_settings
 from batchnav.errors import ConfigError
-from batchnav.policy.config import PolicyConfig
-from batchnav.policy.encoder import ENCODERS, Trunk
+from batchnav.policy.config import ENCODERS, PolicyConfig
+from batchnav.policy.encoder import Trunk
 
 GAIN = 0.5
 """Standard deviation of the initial scale and shift, for features of mean square 1."""
@@ -37,16 +38,16 @@ class FiLMEncoder(nn.Module):
 
     def __init__(self, image_shape: tuple[int, int, int], condition_channels: int, config: PolicyConfig):
         super().__init__()
-        make = ENCODERS[config.encoder]
+        make, settings = ENCODERS[config.encoder], chosen_settings(config, "encoder")
         if not hasattr(make, "Trunk"):
             able = ", ".join(name for name, encoder in ENCODERS.items() if hasattr(encoder, "Trunk"))
             raise ConfigError(
                 f"film: found encoder {config.encoder!r}, expected one with an attribute Trunk: {able}; "
                 "choose one of them or leave film empty"
             )
-        self.encoder = make(image_shape, config)
+        self.encoder = make(image_shape, config, *settings)
         self.output_size = cast(int, self.encoder.output_size)
-        self.trunk = cast(Trunk, make.Trunk((condition_channels, *image_shape[1:]), config))
+        self.trunk = cast(Trunk, make.Trunk((condition_channels, *image_shape[1:]), config, *settings))
         self.film = nn.ModuleList(nn.Conv2d(channels, 2 * channels, 1) for channels in self.trunk.channels)
         for layer in self.film:
             nn.init.normal_(layer.get_parameter("weight"), std=GAIN * cast(nn.Conv2d, layer).in_channels ** -0.5)

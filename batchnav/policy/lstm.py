@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from batchnav.config import bounded
 from batchnav.policy import lstm_cpu
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory
@@ -28,6 +30,13 @@ class EpisodicLSTM(Memory, nn.RNNBase):
     `lstm_triton`.
     """
 
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the memory `lstm`."""
+
+        layers: int = bounded(2, 1, 8)
+        """Number of layers."""
+
     agent_dim = 2
     input_weights = ("weight_ih_l0",)
 
@@ -40,9 +49,9 @@ class EpisodicLSTM(Memory, nn.RNNBase):
         self.has_kernels = has_triton(self.get_parameter("weight_hh_l0").device)
 
     @classmethod
-    def from_config(cls, input_size: int, config: PolicyConfig) -> EpisodicLSTM:
-        """`lstm_layers` layers of `hidden_size` units."""
-        return cls(input_size, config.hidden_size, config.lstm_layers)
+    def from_config(cls, input_size: int, config: PolicyConfig, settings: Config | None = None) -> EpisodicLSTM:
+        """Layers of `hidden_size` units."""
+        return cls(input_size, config.hidden_size, (settings or cls.Config()).layers)
 
     def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> torch.Tensor:
         """Zeros f32 [2, L, num_envs, H]: h and c of each layer."""

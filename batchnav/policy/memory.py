@@ -1,9 +1,12 @@
 """Memories: the recurrent part of a policy, between the features of a step and the actor and critic.
 
-A memory is a subclass of `Memory`, registered by name in `batchnav.policy.memories.MEMORIES`; `PolicyConfig.memory`
+A memory is a subclass of `Memory`, registered by name in `batchnav.policy.MEMORIES`; `PolicyConfig.memory`
 selects one. Register your own before the policy is made or loaded:
 
     batchnav.policy.MEMORIES["gru"] = EpisodicGRU        # then PolicyConfig(memory="gru")
+
+A memory with settings of its own has a frozen dataclass `Config`, and `from_config` takes an instance as third
+argument. The section of its name configures it: `policy: {memory: gru, gru: {layers: 2}}`.
 
 A state is a tensor, or nested tuples (NamedTuples too) and dicts of tensors. All its tensors have the agents in
 dimension `Memory.agent_dim`. Rollout, learner, resume state and memory prediction handle states with the functions
@@ -18,7 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from batchnav.policy.config import PolicyConfig
+from batchnav.policy.config import MEMORIES, PolicyConfig
 
 State = Any
 """A tensor, or nested tuples and dicts of tensors."""
@@ -42,8 +45,11 @@ class Memory(nn.Module):
     reads more observations than the saved one."""
 
     @classmethod
-    def from_config(cls, input_size: int, config: PolicyConfig) -> Memory:
-        """The memory of a policy with this configuration, for inputs of width `input_size`."""
+    def from_config(cls, input_size: int, config: PolicyConfig, settings: Any = None) -> Memory:
+        """The memory of a policy with this configuration, for inputs of width `input_size`.
+
+        `settings`: an instance of the class's `Config`; None for a class without one.
+        """
         raise _undefined(cls, "from_config")
 
     def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> State:
@@ -97,7 +103,7 @@ class FeedForward(nn.Sequential, Memory):
         self.output_size = hidden_size
 
     @classmethod
-    def from_config(cls, input_size: int, config: PolicyConfig) -> FeedForward:
+    def from_config(cls, input_size: int, config: PolicyConfig, settings: None = None) -> FeedForward:
         """Layers of `hidden_size` units."""
         return cls(input_size, config.hidden_size)
 
@@ -110,6 +116,9 @@ class FeedForward(nn.Sequential, Memory):
     ) -> tuple[torch.Tensor, State]:
         """Outputs [T, B, output_size], of each step independently, and the empty state."""
         return nn.Sequential.forward(self, x), state
+
+
+MEMORIES["none"] = FeedForward
 
 
 def map_state(function: Callable[[torch.Tensor], torch.Tensor], state: State) -> State:

@@ -12,13 +12,16 @@ The recurrent state holds the keys and values of the last `window` steps of each
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from batchnav.config import bounded
 from batchnav.errors import ConfigError
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory
@@ -53,6 +56,18 @@ class CausalTransformer(Memory):
     with a mask of episode starts and of the window. The state after the sequence passes no gradient.
     """
 
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the memory `transformer`."""
+
+        layers: int = bounded(2, 1, 8)
+        """Number of blocks."""
+        heads: int = bounded(8, 1, 64)
+        """Number of attention heads; `hidden_size` is a multiple of twice this number."""
+        window: int = bounded(128, 1, 4096)
+        """Number of steps that are attended to, the current one included. State of an environment on CUDA: 4 * layers *
+        window * hidden_size bytes."""
+
     input_weights = ("input.weight",)
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int, heads: int, window: int):
@@ -72,14 +87,15 @@ class CausalTransformer(Memory):
         self.register_buffer("turns", torch.tensor(turns, dtype=torch.int64, device=device), persistent=False)
 
     @classmethod
-    def from_config(cls, input_size: int, config: PolicyConfig) -> CausalTransformer:
-        """`lstm_layers` blocks of width `hidden_size`. ConfigError where the heads do not divide the width evenly."""
-        if config.hidden_size % (2 * config.attention_heads):
+    def from_config(cls, input_size: int, config: PolicyConfig, settings: Config | None = None) -> CausalTransformer:
+        """Blocks of width `hidden_size`. ConfigError where the heads do not divide the width evenly."""
+        layers, heads, window = dataclasses.astuple(settings or cls.Config())
+        if config.hidden_size % (2 * heads):
             raise ConfigError(
-                f"hidden_size: found {config.hidden_size} with attention_heads {config.attention_heads}, expected a "
-                f"multiple of {2 * config.attention_heads}: heads of an even width"
+                f"hidden_size: found {config.hidden_size} with transformer.heads {heads}, expected a multiple of "
+                f"{2 * heads}: heads of an even width"
             )
-        return cls(input_size, config.hidden_size, config.lstm_layers, config.attention_heads, config.attention_window)
+        return cls(input_size, config.hidden_size, layers, heads, window)
 
     def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> TransformerState:
         """Zeros."""

@@ -141,7 +141,10 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
         "config": replace(policy.config, polar=tuple(n for n in policy.config.polar if n not in more)),
     }
     for name, expected in alike.items():
-        if (has := getattr(found, name)) != expected:
+        has = getattr(found, name)
+        if name == "config":
+            has, expected = to_dict(has), to_dict(expected)
+        if has != expected:
             raise CheckpointError(f"{path}: {name}: found {_where_other(has, expected)}")
     if more and not policy.body.input_weights:
         raise CheckpointError(
@@ -157,9 +160,7 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
 
 
 def _where_other(found: Any, expected: Any) -> str:
-    """Both values, for a message; of mappings and dataclasses only the parts that differ."""
-    if isinstance(found, PolicyConfig):
-        found, expected = vars(found), vars(expected)
+    """Both values, for a message; of mappings only the parts that differ."""
     if isinstance(found, dict):
         names = [name for name in {**found, **expected} if found.get(name) != expected.get(name)]
         found, expected = (

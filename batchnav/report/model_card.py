@@ -85,7 +85,7 @@ def write_model_card(
     agents = [AGENTS[name] for name in dict.fromkeys(agent for _, agent in results) if name in AGENTS]
     text = CARD.format(
         name=folder.name, path=folder.as_posix(), observations=_observations(trained), inputs=_inputs(trained.env),
-        encoder=policy.encoder, memory=policy.memory_name, layers=policy.lstm_layers, table=_table(results, metrics),
+        encoder=policy.encoder, memory=policy.memory, table=_table(results, metrics),
         agents="".join(f" {sentence}" for sentence in agents), played_on=played_on, date=date.today(), frames=frames,
         hours=rows[-1]["seconds"] / 3600, trained_on=trained_on,
         speed=np.median([row["frames_per_second"] for row in rows]),
@@ -188,7 +188,7 @@ Research in simulation. The policy was not evaluated on a robot.
 
 - Images: {observations}.
 - Pose, actions, camera: {inputs}.
-- Network: {encoder} and {memory} ({layers} layers), weights in bfloat16.
+- Network: {encoder} and {memory}, weights in bfloat16.
 
 ```python
 policy = batchnav.load_policy("{path}/policy.safetensors", device="auto")

@@ -52,7 +52,7 @@ TRAINED_BY = {
     (4_001_792, "simple_cnn"): f"{_IN_METRES} --ppo.minibatches 8 --ppo.total-frames 4000000",
     (4_300_800, "simple_cnn"): f"{_IN_METRES} --ppo.minibatches 8 --ppo.total-frames 4300000",
     (2_750_464, "simple_cnn"): f"{_IN_METRES} {_SHORTER}",
-    (2_750_464, ""): f"{_IN_METRES} --policy.encoder se_resnet9 {_SHORTER}",
+    (2_750_464, ""): f"{_IN_METRES} --policy.encoder se_resnet9 --policy.se-resnet9.base-width 8 {_SHORTER}",
     (300_023_808, ""): "batchnav train --config eval/studies/configs/pointnav_h200_300m.yaml",
     (180_092_928, ""): "batchnav train --config eval/studies/configs/pointnav_scans_h200.yaml",
     (165_019_648, ""): "batchnav train --config eval/studies/configs/pointnav_best_h200.yaml",

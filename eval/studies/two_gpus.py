@@ -32,6 +32,7 @@ import numpy as np
 import torch
 
 from batchnav.cli.ranges import run
+from batchnav.config import from_dict
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.learning import Learner
@@ -46,7 +47,14 @@ from batchnav.runtime.distributed.ranks import Ranks
 ROOT = Path(__file__).resolve().parents[2]
 COMPARED = ("loss/loss", "loss/policy_loss", "loss/value_loss", "loss/entropy", "loss/grad_norm", "reward")
 """Statistics of an update that part "same" compares."""
-TINY = PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, embedding_size=8)
+SIZES = {
+    "se_resnet9": {"base_width": 4},
+    "visual_size": 8,
+    "hidden_size": 16,
+    "lstm": {"layers": 1},
+    "embedding_size": 8,
+}
+TINY = from_dict(PolicyConfig, SIZES)
 
 
 @dataclass(frozen=True)
@@ -245,7 +253,12 @@ def restart(options: Options) -> None:
         "env.camera.height": options.size, "env.camera.width": options.size, "save-every": 2.0,
     }  # fmt: skip
     if options.dry_run:
-        settings |= {"device": "cpu", "policy.base-width": 4, "policy.visual-size": 8, "policy.hidden-size": 16}
+        settings |= {
+            "device": "cpu",
+            "policy.se-resnet9.base-width": 4,
+            "policy.visual-size": 8,
+            "policy.hidden-size": 16,
+        }
     words = [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
     words += ["--compile"] * options.compile + ["--graphs"] * options.graphs
     log = out.with_suffix(".log")

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from networks import policy_config
 
 from batchnav.bench import train as speed_train
 from batchnav.errors import DivergenceError
@@ -20,7 +21,7 @@ OPTIONS = speed_train.Options(
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
-    small = speed_train.PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, embedding_size=8)
+    small = policy_config(base_width=4, visual_size=8, hidden_size=16, layers=1, embedding_size=8)
     monkeypatch.setitem(speed_train.POLICIES, "tiny", small)
 
 

@@ -67,7 +67,8 @@ def test_doctor_reports_a_cache_folder_that_cannot_be_used(tmp_path, monkeypatch
 def test_doctor_predicts_a_configurations_memory(run, tmp_path):
     config = tmp_path / "small.yaml"
     config.write_text(
-        "{scenes: {houses: 1}, policy: {base_width: 8}, ppo: {num_envs: 4, rollout_steps: 2}, device: cpu}"
+        "{scenes: {houses: 1}, policy: {se_resnet9: {base_width: 8}}, ppo: {num_envs: 4, rollout_steps: 2}, "
+        "device: cpu}"
     )
     text = run("doctor", "--config", str(config))
     assert "memory: scenes" in text and "memory: total, on cpu" in text and "memory: scenes measured" not in text
@@ -76,7 +77,9 @@ def test_doctor_predicts_a_configurations_memory(run, tmp_path):
 def test_doctor_measures_few_of_many_scenes(monkeypatch, tmp_path):
     """Each sampled scene represents its neighbours; the output states the possible error."""
     asked, config = [], tmp_path / "many.yaml"
-    config.write_text("{scenes: {houses: 1000}, policy: {base_width: 8}, ppo: {num_envs: 4, rollout_steps: 2}}")
+    config.write_text(
+        "{scenes: {houses: 1000}, policy: {se_resnet9: {base_width: 8}}, ppo: {num_envs: 4, rollout_steps: 2}}"
+    )
     one = measure_scenes(["house:0"])[0]
     small, large = (one._replace(bvh=one.bvh._replace(nodes=k * one.bvh.nodes)) for k in (1, 5))
 

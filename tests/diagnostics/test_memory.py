@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from networks import policy_config
 
 from batchnav.data.config import ScenesConfig
 from batchnav.data.scenes import find_scene, measure_scenes
@@ -16,9 +17,9 @@ from batchnav.envs.stream import SceneStream
 from batchnav.learning import Learner
 from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic
-from batchnav.policy.config import PolicyConfig
-from batchnav.policy.encoder import ENCODERS, SimpleCNN
+from batchnav.policy.encoder import ENCODERS, SEResNet9, SimpleCNN
 from batchnav.policy.memory import state_tensors
+from batchnav.policy.transformer import CausalTransformer
 from batchnav.procedural import make_material_library
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
@@ -31,7 +32,7 @@ from batchnav.training.config import TrainingConfig
 RUN = TrainingConfig(
     env=NavConfig(camera=CameraConfig(height=32, width=32)),
     scenes=ScenesConfig(houses=3, first_house=3),
-    policy=PolicyConfig(base_width=8, visual_size=32, hidden_size=32),
+    policy=policy_config(base_width=8, visual_size=32, hidden_size=32),
     ppo=PPOConfig(num_envs=32, rollout_steps=16),
 )
 
@@ -161,7 +162,7 @@ def test_learning_grows_with_the_frames_of_a_minibatch():
 
 def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
     """Gradients of the first block's images are the largest of a minibatch, not those of the last layer's weights."""
-    run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, base_width=32))
+    run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, se_resnet9=SEResNet9.Config(base_width=32)))
     capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
     found = predict_memory(run, capacities, cpu)["learning"]
     monkeypatch.setattr(doctor, "LARGEST_IN_BACKWARD", 0)
@@ -172,7 +173,10 @@ def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
 
 def test_a_states_nested_tensors_are_counted():
     """The keys and values of a transformer: those of the next step, and of the rollout's first step."""
-    run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, memory="transformer", attention_window=24))
+    run = dataclasses.replace(
+        RUN,
+        policy=dataclasses.replace(RUN.policy, memory="transformer", transformer=CausalTransformer.Config(window=24)),
+    )
     env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.env)
     learner = learner_of(run, env)
     found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
@@ -182,7 +186,7 @@ def test_a_states_nested_tensors_are_counted():
 
 def test_learning_with_a_transformer_counts_its_window_once_a_sequence():
     """Longer sequences share the stored keys and values; they count by sequence, not by step."""
-    policy = dataclasses.replace(RUN.policy, memory="transformer", attention_window=256)
+    policy = dataclasses.replace(RUN.policy, memory="transformer", transformer=CausalTransformer.Config(window=256))
     capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
     short, long = (
         predict_memory(

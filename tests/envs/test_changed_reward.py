@@ -5,6 +5,7 @@ import copy
 import gymnasium
 import pytest
 import torch
+from networks import policy_config
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.envs.wrapper import Wrapper
@@ -12,7 +13,6 @@ from batchnav.errors import ArgumentError
 from batchnav.learning.config import PPOConfig
 from batchnav.learning.learner import Learner
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.policy.config import PolicyConfig
 
 N = 4
 
@@ -35,9 +35,7 @@ class Closer(gymnasium.vector.VectorWrapper):
 
 def learner_of(env):
     torch.manual_seed(0)
-    policy = ActorCritic(
-        env.single_observation_space, env.single_action_space, PolicyConfig(hidden_size=8, lstm_layers=0)
-    )
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, policy_config(hidden_size=8, layers=0))
     return Learner(policy, env, PPOConfig(num_envs=N, rollout_steps=8, total_frames=64, optimizer="adamw"))
 
 

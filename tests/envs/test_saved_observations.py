@@ -4,6 +4,7 @@ import io
 
 import pytest
 import torch
+from networks import policy_config
 
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import NavEnv
@@ -12,7 +13,6 @@ from batchnav.envs.wrapper import Wrapper
 from batchnav.learning import Learner
 from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic
-from batchnav.policy.config import PolicyConfig
 from batchnav.procedural import make_material_library
 from batchnav.scene.material_sampling import PERIOD
 from batchnav.scene.resident import SceneSize
@@ -20,7 +20,7 @@ from batchnav.sim.bodies import STOP
 
 N, STEPS = 4, 4
 SMALL = {"height": 16, "width": 16}
-POLICY = PolicyConfig(base_width=4, visual_size=8, hidden_size=8, lstm_layers=1, embedding_size=4)
+POLICY = policy_config(base_width=4, visual_size=8, hidden_size=8, layers=1, embedding_size=4)
 IMAGENAV = {"task": "imagenav", "sensors": ("rgb", "depth", "normals"), "rgb_noise": "gaussian", "max_steps": 9}
 MAPPED = {"sensors": ("depth", "waypoint"), "max_steps": 9, "depth_noise": 1.0}
 

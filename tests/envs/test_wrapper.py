@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from networks import policy_config
 
 from batchnav.data.config import ScenesConfig
 from batchnav.data.scenes import find_scene
@@ -13,7 +14,6 @@ from batchnav.envs.wrapper import Wrapper
 from batchnav.learning import Learner
 from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic
-from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import CameraConfig
@@ -23,7 +23,7 @@ from batchnav.training.environment import make_environment
 from batchnav.types import VecEnv
 
 N, STEPS, BONUS = 4, 5, 100.0
-POLICY = PolicyConfig(base_width=4, visual_size=8, hidden_size=8, lstm_layers=1, embedding_size=4)
+POLICY = policy_config(base_width=4, visual_size=8, hidden_size=8, layers=1, embedding_size=4)
 PPO = PPOConfig(num_envs=N, rollout_steps=STEPS, optimizer="adamw")
 
 

@@ -5,13 +5,13 @@ import pytest
 import torch
 import trimesh
 from gymnasium import spaces
+from networks import policy_config
 
 from batchnav.config import to_dict
 from batchnav.data.episodes.episode import Episode, Goal, rotation_of
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import save_policy
 
 
@@ -39,6 +39,6 @@ def checkpoint(tmp_path):
         "pointgoal": spaces.Box(-np.inf, np.inf, (2,), np.float32),
     })  # fmt: skip
     torch.manual_seed(0)
-    network = ActorCritic(observations, spaces.Discrete(4), PolicyConfig(base_width=4, visual_size=8, hidden_size=8))
+    network = ActorCritic(observations, spaces.Discrete(4), policy_config(base_width=4, visual_size=8, hidden_size=8))
     save_policy(network, tmp_path / "policy.safetensors", {"env": to_dict(config), "frames": 1234})
     return tmp_path / "policy.safetensors"

@@ -12,7 +12,7 @@ from eval.studies import leave_out
 
 SMALL = (
     "env: {camera: {height: 24, width: 32}, task: {max_steps: 20}}\n"
-    "policy: {encoder: simple_cnn, base_width: 4, visual_size: 8, hidden_size: 8, lstm_layers: 1}\n"
+    "policy: {encoder: simple_cnn, simple_cnn: {base_width: 4}, visual_size: 8, hidden_size: 8, lstm: {layers: 1}}\n"
     "ppo: {num_envs: 4, rollout_steps: 8, minibatches: 2, optimizer: adamw}\n"
 )
 

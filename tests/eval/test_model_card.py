@@ -17,7 +17,7 @@ from eval.publish import model_card
 CONFIG = """
 scenes: {houses: 3, files: [data/more]}
 camera: {height: 64, width: 48}
-policy: {encoder: simple_cnn, lstm_layers: 1}
+policy: {encoder: simple_cnn, lstm: {layers: 1}}
 """
 
 

@@ -126,7 +126,8 @@ def test_the_leaderboard_has_a_line_per_agent_with_its_command(files):
         "--ppo.total-frames 2750000 --seed 1` |",
         "| learned | 2.8 million | 0.600, 0.500 |  | 2026-11-21 | 1234567 "
         "| `batchnav train --config pointnav_depth_cpu --policy.no-log-distance --policy.encoder se_resnet9 "
-        "--scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000 --seed 1` |",
+        "--policy.se-resnet9.base-width 8 --scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000 "
+        "--seed 1` |",
         "| greedy |  | 0.040, 0.040 |  | 2026-11-21 | 1234567 | `batchnav evaluate greedy` |",
     ]
 

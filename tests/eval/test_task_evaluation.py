@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 
 from batchnav.cli import evaluate as program
 from batchnav.cli import measure
@@ -13,7 +14,6 @@ from batchnav.config import to_dict
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import save_policy
 from batchnav.tasks import TASKS
 
@@ -42,7 +42,7 @@ def test_a_policy_of_the_task_with_its_report(rooms, tmp_path, task):
     config = with_options(NavConfig(task=TASKS[task].Config()), {"height": 32, "width": 32, "max_steps": 12})
     observations = spaces.Dict({"depth": spaces.Box(0.0, 1.0, (1, 32, 32), np.float32)})
     torch.manual_seed(0)
-    network = ActorCritic(observations, spaces.Discrete(4), PolicyConfig(base_width=4, visual_size=8, hidden_size=8))
+    network = ActorCritic(observations, spaces.Discrete(4), policy_config(base_width=4, visual_size=8, hidden_size=8))
     save_policy(network, tmp_path / "policy.safetensors", {"env": to_dict(config), "frames": 12})
     (tmp_path / "metrics.jsonl").write_text('{"frames": 100, "seconds": 1.0, "return": 0.5}\n')
     program.main(program.Options(

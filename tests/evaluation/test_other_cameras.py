@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from networks import policy_config
 from worlds import write_floor
 
 from batchnav.config import to_dict
@@ -18,7 +19,6 @@ from batchnav.export.onnx_policy import deployment_config
 from batchnav.habitat.agent import HabitatAgent
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import save_policy
 from batchnav.sensors.camera import CameraConfig
 
@@ -26,7 +26,7 @@ ONE = NavConfig(camera=CameraConfig(16, 16), cameras={"left": CameraConfig(16, 1
 MANY = replace(
     ONE, camera=replace(ONE.camera, camera_height_range=(0.3, 1.6), hfov_range_deg=(55.0, 120.0), camera_pitch_deg=5.0)
 )
-NETWORK = PolicyConfig(encoder="simple_cnn", visual_size=8, hidden_size=8, lstm_layers=0)
+NETWORK = policy_config(encoder="simple_cnn", visual_size=8, hidden_size=8, layers=0)
 END = "; results may be worse than with the camera of training"
 
 

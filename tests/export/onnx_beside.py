@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import onnxruntime
 import torch
+from networks import policy_config
 
 from batchnav.config import to_dict
 from batchnav.data.objectnav.view_points import with_goals
@@ -24,7 +25,7 @@ STEPS = 200
 """Steps of a comparison: three episodes of each agent or more, since they have at most 60 steps."""
 TYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(int64)": "int64", "tensor(bool)": "bool"}
 """NumPy's names of ONNX Runtime's types."""
-SMALL = PolicyConfig(base_width=8, visual_size=32, hidden_size=32, polar=("pointgoal", "waypoint"))
+SMALL = policy_config(base_width=8, visual_size=32, hidden_size=32, polar=("pointgoal", "waypoint"))
 ENV = NavConfig(camera=CameraConfig(height=32, width=32))
 
 

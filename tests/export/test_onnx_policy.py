@@ -16,8 +16,10 @@ from batchnav.export import export_policy
 from batchnav.export.onnx_policy import PolicyStep, read_description, write_onnx
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
-from batchnav.policy.memories import MEMORIES
+from batchnav.policy.config import MEMORIES
+from batchnav.policy.lstm import EpisodicLSTM
 from batchnav.policy.memory import Memory
+from batchnav.policy.transformer import CausalTransformer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sim.bodies import BodyConfig
@@ -28,8 +30,11 @@ CASES = {
     "depth": (ENV, SMALL),
     "rgb": (replace(ENV, sensors=("rgb",)), replace(SMALL, normalized=("rgb",))),
     "waypoint and map": (replace(ENV, sensors=("depth", "waypoint", "ego_map")), replace(SMALL, log_distance=True)),
-    "velocity": (replace(ENV, body=VELOCITY), replace(SMALL, encoder="simple_cnn", lstm_layers=1)),
-    "transformer": (ENV, replace(SMALL, encoder="simple_cnn", memory="transformer", attention_window=16)),
+    "velocity": (replace(ENV, body=VELOCITY), replace(SMALL, encoder="simple_cnn", lstm=EpisodicLSTM.Config(layers=1))),
+    "transformer": (
+        ENV,
+        replace(SMALL, encoder="simple_cnn", memory="transformer", transformer=CausalTransformer.Config(window=16)),
+    ),
     "without memory": (replace(ENV, sensors=("rgb", "depth")), replace(SMALL, memory="none")),
 }
 
@@ -106,7 +111,7 @@ class Gated(Memory):
         self.cell, self.output_size = nn.GRUCell(input_size, hidden_size), hidden_size
 
     @classmethod
-    def from_config(cls, input_size, config):
+    def from_config(cls, input_size, config, settings=None):
         return cls(input_size, config.hidden_size)
 
     def initial_state(self, num_envs, device="cpu"):

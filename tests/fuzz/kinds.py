@@ -36,7 +36,6 @@ from batchnav.envs.observations import specs_of
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.policy.agent import PolicyAgent
-from batchnav.policy.config import PolicyConfig
 from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.bvh import build_bvh
@@ -53,6 +52,7 @@ from batchnav.types import Material, Surface, Texture, TriangleMesh
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scene"))
 from files import Gltf, ktx2
+from networks import policy_config
 from run_kinds import run_kinds
 
 INSTANCES = 2 * 2**30
@@ -144,7 +144,7 @@ def kinds(folder: Path) -> Iterator[Kind]:
     yield Kind("procthor", path, use, (*blind, mutate.json_text, mutate.json_text))
     path = folder / "a.safetensors"
     space = spaces.Dict({"depth": spaces.Box(0.0, 1.0, (1, 16, 16)), "goal": spaces.Box(-np.inf, np.inf, (2,))})
-    small = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, embedding_size=6, polar=("goal",))
+    small = policy_config(base_width=4, visual_size=12, hidden_size=16, embedding_size=6, polar=("goal",))
     save_policy(ActorCritic(space, spaces.Discrete(4), small), path, {"frames": 7})
     yield Kind("policy", path, lambda path=path: act(load_policy(path)), (*blind, mutate.policy, mutate.policy))
     path = folder / "a.yaml"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from networks import policy_config
 
 from batchnav.config import to_dict
 from batchnav.envs.nav import NavEnv
@@ -10,7 +11,6 @@ from batchnav.errors import ArgumentError
 from batchnav.habitat import HabitatAgent
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
-from batchnav.policy.config import PolicyConfig
 from tests.tasks.object_rooms import CATEGORIES, furnished
 
 CAMERA = (1.25, 1.2, 2.5, 0.0, -0.4, 1.2)
@@ -49,7 +49,7 @@ def rooms():
 def test_the_agent_acts_as_the_policy_in_the_environment(rooms, task):
     env = NavEnv([rooms[task]], 1, "cpu", task=task, seed=2, height=24, width=24, **TASKS[task])
     torch.manual_seed(0)
-    config = PolicyConfig(base_width=4, visual_size=8, hidden_size=8)
+    config = policy_config(base_width=4, visual_size=8, hidden_size=8)
     network = ActorCritic(env.single_observation_space, env.single_action_space, config)
     policy, agent = (PolicyAgent(network, {"env": to_dict(env.config)}) for _ in range(2))
     agent = HabitatAgent(agent, seed=5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 
 from batchnav.config import to_dict
 from batchnav.data.scenes import find_scene
@@ -15,7 +16,6 @@ from batchnav.errors import ArgumentError, ConfigError
 from batchnav.habitat.agent import HabitatAgent, HabitatMapper
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
-from batchnav.policy.config import PolicyConfig
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks.pointnav import PointNavConfig
@@ -30,7 +30,7 @@ def policy(sensors, **changes):
     names = (*sensors, "pointgoal")
     space = spaces.Dict({name: spaces.Box(-np.inf, np.inf, shapes[name]) for name in names})
     torch.manual_seed(0)
-    network = ActorCritic(space, spaces.Discrete(4), PolicyConfig(base_width=4, visual_size=8, hidden_size=8))
+    network = ActorCritic(space, spaces.Discrete(4), policy_config(base_width=4, visual_size=8, hidden_size=8))
     return PolicyAgent(network, {"env": to_dict(config)})
 
 

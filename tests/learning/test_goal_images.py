@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 from toys import Toy
 
 from batchnav.learning import Learner
 from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.film import FiLMEncoder
 
 SIDE, STEPS = 16, 4
@@ -65,7 +65,7 @@ class Match(Toy):
 def make(film, seed=0, **ppo):
     torch.manual_seed(seed)
     env = Match()
-    config = PolicyConfig(encoder="simple_cnn", base_width=4, visual_size=16, hidden_size=16, lstm_layers=1, film=film)
+    config = policy_config(encoder="simple_cnn", base_width=4, visual_size=16, hidden_size=16, layers=1, film=film)
     settings = {"num_envs": 64, "rollout_steps": 8, "epochs": 2, "minibatches": 2, "optimizer": "adamw"}
     policy = ActorCritic(env.single_observation_space, env.single_action_space, config)
     return Learner(policy, env, PPOConfig(**settings | {"learning_rate": 4e-3, "gamma": 0.5} | ppo), seed=seed)

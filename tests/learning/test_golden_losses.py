@@ -13,7 +13,7 @@ from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 
 ROUNDING = 1e-4
-SMALL = {"base_width": 4, "visual_size": 8, "hidden_size": 16, "embedding_size": 6}
+SMALL = {"se_resnet9": {"base_width": 4}, "visual_size": 8, "hidden_size": 16, "embedding_size": 6}
 
 
 def next_one(obs, start):
@@ -24,17 +24,17 @@ def next_one(obs, start):
     ("env", "policy", "optimizer", "epochs", "seed", "imitation", "losses", "norms"),
     [
         (
-            RememberBit, {**SMALL, "lstm_layers": 1}, "adamw", 2, 5, None,
+            RememberBit, {**SMALL, "lstm": {"layers": 1}}, "adamw", 2, 5, None,
             [-0.16569793224334717, -0.2395785003900528, -0.23596039414405823],
             [0.1281248778104782, 0.17136237025260925, 0.16627037525177002],
         ),
         (
-            RememberBit, {**SMALL, "lstm_layers": 0}, "lamb", 2, 5, None,
+            RememberBit, {**SMALL, "memory": "none"}, "lamb", 2, 5, None,
             [-0.15842553973197937, -0.23231667280197144, -0.22871294617652893],
             [0.26723065972328186, 0.3453614115715027, 0.32219451665878296],
         ),
         (
-            Bandit, {"lstm_layers": 0, "hidden_size": 8}, "adamw", 1, 0, ImitationConfig(coef=0.5),
+            Bandit, {"memory": "none", "hidden_size": 8}, "adamw", 1, 0, ImitationConfig(coef=0.5),
             [-0.25189682841300964, -0.29877907037734985, -0.33419519662857056],
             [0.30414944887161255, 0.35538071393966675, 0.39088544249534607],
         ),

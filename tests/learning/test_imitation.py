@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from networks import policy_config
 from toys import Bandit, Point
 
 from batchnav.agents.registry import make_expert, make_reference_agent
@@ -12,17 +13,22 @@ from batchnav.errors import ConfigError
 from batchnav.learning import Imitation, Learner, imitation_loss
 from batchnav.learning.config import ImitationConfig, PPOConfig
 from batchnav.policy import ActorCritic
-from batchnav.policy.config import PolicyConfig
 from batchnav.sim.bodies import STOP
 from batchnav.training.config import TrainingConfig
 from batchnav.training.loop import make_learner
 
-POLICY = PolicyConfig(lstm_layers=0, hidden_size=32)
+POLICY = policy_config(layers=0, hidden_size=32)
 PPO = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)
 RUN = {
     "env": {"camera": {"height": 16, "width": 16}, "sensors": ["depth", "waypoint"]},
     "scenes": {"houses": 1},
-    "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
+    "policy": {
+        "se_resnet9": {"base_width": 4},
+        "visual_size": 16,
+        "hidden_size": 16,
+        "lstm": {"layers": 1},
+        "embedding_size": 8,
+    },
     "ppo": {"num_envs": 8, "rollout_steps": 8},
     "imitation": {"expert": "map_planner"},
     "device": "cpu",

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 from toys import Toy
 
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.learning import Learner
 from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.observations import embed_rows
 from batchnav.policy.weights import load_weights
 
@@ -45,7 +45,7 @@ class Categories(Toy):
         return self._observe(), reward, ended, ~ended, {"episode": {"return": reward}, "_episode": ended}
 
 
-CONFIG = PolicyConfig(lstm_layers=0, hidden_size=32, embedding_size=8)
+CONFIG = policy_config(layers=0, hidden_size=32, embedding_size=8)
 PPO = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)
 KINDS = [
     (spaces.Discrete(4), torch.int64),

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from networks import policy_config
 from toys import Bandit, Point, RememberBit
 
 from batchnav.errors import CheckpointError, ConfigError
@@ -14,7 +15,7 @@ from batchnav.policy import ActorCritic
 from batchnav.policy.actions import Categorical
 from batchnav.policy.config import PolicyConfig
 
-MEMORY = PolicyConfig(base_width=4, visual_size=8, hidden_size=32, lstm_layers=1, embedding_size=8)
+MEMORY = policy_config(base_width=4, visual_size=8, hidden_size=32, layers=1, embedding_size=8)
 PPO = PPOConfig(num_envs=64, rollout_steps=18, epochs=4, optimizer="adamw", learning_rate=1e-2)
 
 
@@ -47,7 +48,7 @@ def assert_same_state(a, b):
 @pytest.mark.parametrize(("optimizer", "learning_rate"), [("adamw", 1e-2), ("lamb", 5e-2)])
 def test_learns_a_bandit(optimizer, learning_rate):
     ppo = settings(rollout_steps=8, optimizer=optimizer, learning_rate=learning_rate)
-    learner = make(Bandit(), PolicyConfig(lstm_layers=0, hidden_size=32), ppo)
+    learner = make(Bandit(), policy_config(layers=0, hidden_size=32), ppo)
     for i in range(30):
         stats = learner.update(0.01 + i / 40).read()
     assert stats["episode/return"] > 0.95  # a third by chance
@@ -63,7 +64,7 @@ def test_learns_to_remember():
 def test_learns_to_point():
     """Actions are numbers: with mean 0 and deviation 1 the reward is below 0, and 1 is the most."""
     ppo = settings(rollout_steps=8, entropy_coef=0.0, learning_rate=3e-3)
-    learner = make(Point(), PolicyConfig(lstm_layers=0, hidden_size=32), ppo)
+    learner = make(Point(), policy_config(layers=0, hidden_size=32), ppo)
     first, *_, last = [learner.update(0.01 + i / 60).read() for i in range(40)]
     assert first["episode/return"] < 0.0 and last["episode/return"] > 0.9
     assert last["loss/entropy"] < first["loss/entropy"]
@@ -201,7 +202,7 @@ def test_each_epoch_has_other_minibatches(monkeypatch):
 def test_settings_that_do_not_fit():
     with pytest.raises(ConfigError, match=r"num_envs: found 64.*32"):
         make(RememberBit(32))
-    bandit = make(Bandit(), PolicyConfig(lstm_layers=0), settings(timeout_bootstrap=True))
+    bandit = make(Bandit(), policy_config(layers=0), settings(timeout_bootstrap=True))
     with pytest.raises(ConfigError, match="final_obs"):
         bandit.update(0.0)
 

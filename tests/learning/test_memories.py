@@ -32,7 +32,7 @@ class EpisodicGRU(Memory):
         self.cell, self.output_size = nn.GRUCell(input_size, hidden_size), hidden_size
 
     @classmethod
-    def from_config(cls, input_size, config):
+    def from_config(cls, input_size, config, settings=None):
         return cls(input_size, config.hidden_size)
 
     def initial_state(self, num_envs, device="cpu"):

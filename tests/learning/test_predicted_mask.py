@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 from toys import Bandit
 
 from batchnav.errors import ConfigError
@@ -16,8 +17,8 @@ from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.mask_head import PRIOR, MaskHead
 
-CONFIG = PolicyConfig(
-    encoder="simple_cnn", base_width=8, visual_size=16, hidden_size=16, lstm_layers=0, embedding_size=6,
+CONFIG = policy_config(
+    encoder="simple_cnn", base_width=8, mask_width=8, visual_size=16, hidden_size=16, layers=0, embedding_size=6,
     predicted_mask="goal_mask",
 )  # fmt: skip
 SIZE = 16

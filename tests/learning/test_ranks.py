@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from networks import policy_config
 from ranks import free_port, results_of, variables
 
 from batchnav.data.scenes import find_scenes
@@ -13,7 +14,6 @@ from batchnav.learning import Learner
 from batchnav.learning.config import PPOConfig
 from batchnav.learning.stats import NUM_FINITE, merged
 from batchnav.policy import ActorCritic
-from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.distributed.join import join
 from batchnav.runtime.distributed.ranks import Ranks
 from batchnav.runtime.kernels.graphs import WARM_UPS
@@ -22,7 +22,7 @@ N = 128
 """Environments in all."""
 STEPS = 8
 UPDATES = 6
-POLICY = PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, embedding_size=8)
+POLICY = policy_config(base_width=4, visual_size=8, hidden_size=16, layers=1, embedding_size=8)
 HOUSES = [f"house:{i}" for i in range(6)]
 ROUNDING = {"rtol": 1e-4, "atol": 1e-6}
 """Between the losses of one process and of several: sums over minibatches are rounded in another order."""

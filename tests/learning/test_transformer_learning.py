@@ -2,18 +2,16 @@
 
 import pytest
 import torch
+from networks import policy_config
 from toys import RememberBit
 
 from batchnav.errors import CheckpointError
 from batchnav.learning import Learner
 from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import state_tensors
 
-CONFIG = PolicyConfig(
-    memory="transformer", hidden_size=16, lstm_layers=2, attention_heads=2, attention_window=8, embedding_size=6
-)
+CONFIG = policy_config(memory="transformer", hidden_size=16, layers=2, heads=2, window=8, embedding_size=6)
 
 
 def learner_of(**changes):

@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 
+from batchnav.config import from_dict, to_dict
 from batchnav.errors import ConfigError
 from batchnav.policy import ActorCritic
 from batchnav.policy.actions import sample_categorical
-from batchnav.policy.config import PolicyConfig
+from batchnav.policy.config import MEMORIES, PolicyConfig
 from batchnav.policy.lstm import EpisodicLSTM
-from batchnav.policy.memories import MEMORIES
 from batchnav.policy.memory import Memory, map_state
 from batchnav.policy.observations import log_distance
 
 ROUNDING = 1e-5  # float32, the same sums in batches of another size
-SMALL = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, lstm_layers=2, embedding_size=6, polar=("goal",))
+SMALL = policy_config(base_width=4, visual_size=12, hidden_size=16, layers=2, embedding_size=6, polar=("goal",))
 SPACE = spaces.Dict({"depth": spaces.Box(0.0, 1.0, (1, 16, 16)), "goal": spaces.Box(-math.inf, math.inf, (2,))})
 
 
@@ -88,9 +89,9 @@ def test_no_gradient_crosses_an_episode_start():
     assert (x.grad[2:] != 0).any(dim=2).all()
 
 
-@pytest.mark.parametrize("lstm_layers", [0, 1, 2])
-def test_evaluate_sees_what_act_saw(lstm_layers):
-    policy = make(PolicyConfig(**{**vars(SMALL), "lstm_layers": lstm_layers}))
+@pytest.mark.parametrize("change", [{"memory": "none"}, {"lstm": {"layers": 1}}, {"lstm": {"layers": 2}}])
+def test_evaluate_sees_what_act_saw(change):
+    policy = make(from_dict(PolicyConfig, to_dict(SMALL) | change))
     T, B = 7, 5
     s = sequence(T, B)
     state0 = map_state(torch.randn_like, policy.initial_state(B))
@@ -173,7 +174,7 @@ def test_initial_heads():
 
 
 def test_plain_observations_and_no_memory():
-    config = PolicyConfig(lstm_layers=0, hidden_size=8)
+    config = policy_config(layers=0, hidden_size=8)
     policy = ActorCritic(spaces.Box(-1.0, 1.0, (4,)), spaces.Discrete(2), config)
     assert not hasattr(policy, "previous_action")
     state = policy.initial_state(3)
@@ -188,7 +189,7 @@ def test_a_memory_without_a_method_is_named(monkeypatch):
         output_size = 8
 
         @classmethod
-        def from_config(cls, input_size, config):
+        def from_config(cls, input_size, config, settings=None):
             return cls()
 
     monkeypatch.setitem(MEMORIES, "half", Half)
@@ -224,7 +225,7 @@ def test_blind_reads_no_image():
         (spaces.Box(0, 9, (1, 32, 32), np.int32), spaces.Discrete(2), {}, "'observation'.*bytes"),
         (spaces.Box(0, 1, (3,)), spaces.Box(0, 1, (2,)), {}, "Discrete"),
         (spaces.Dict({"goal": spaces.Box(0, 1, (3,))}), spaces.Discrete(2), {"polar": ("goal",)}, "polar.*'goal'"),
-        (spaces.Box(0, 1, (1, 64, 64)), spaces.Discrete(2), {"blind": True, "lstm_layers": 0}, "blind"),
+        (spaces.Box(0, 1, (1, 64, 64)), spaces.Discrete(2), {"blind": True, "memory": "none"}, "blind"),
     ],
 )
 def test_spaces_that_do_not_fit(space, actions, config, message):
@@ -237,7 +238,7 @@ def test_images_of_one_size_are_channels_of_one_and_bytes_are_scaled():
         "depth": spaces.Box(0, 1, (1, 32, 32)), "rgb": spaces.Box(0, 255, (3, 32, 32), np.uint8),
         "left_depth": spaces.Box(0, 1, (1, 16, 24)),
     })  # fmt: skip
-    config = PolicyConfig(base_width=4, visual_size=8, hidden_size=8)
+    config = policy_config(base_width=4, visual_size=8, hidden_size=8)
     policy = ActorCritic(space, spaces.Discrete(3), config)
     assert policy.images == [("depth", "rgb"), ("left_depth",)]
     assert policy.encoder.stem.in_channels == 4 * 16  # no depth bins beside colour

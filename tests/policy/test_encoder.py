@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from gymnasium import spaces
+from networks import sizes
 from numba import int32, int64
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -78,7 +79,7 @@ def test_cost_is_the_papers(size, mega_macs):
 @pytest.mark.parametrize("kind", [SEResNet9, SimpleCNN])
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (32, 32), (48, 48), (18, 70), (33, 100), (90, 160)])
 def test_any_size_of_at_least_16(height, width, kind):
-    encoder = kind((1, height, width), PolicyConfig(base_width=8, visual_size=24))
+    encoder = kind((1, height, width), PolicyConfig(visual_size=24), kind.Config(base_width=8))
     assert encoder(torch.rand(3, 1, height, width)).shape == (3, 24)
 
 
@@ -90,7 +91,7 @@ def test_smaller_images_are_refused(height, width, kind):
 
 
 def test_simple_cnn_has_the_layers_that_it_says():
-    encoder = SimpleCNN((3, 24, 30), PolicyConfig(base_width=8, visual_size=20))
+    encoder = SimpleCNN((3, 24, 30), PolicyConfig(visual_size=20), SimpleCNN.Config(base_width=8))
     first, second, third = (layer for layer in encoder.convolutions if isinstance(layer, torch.nn.Conv2d))
     assert [count(layer) for layer in (first, second, third)] == [
         16 * (3 * 4 * 4 + 1), 32 * (16 * 3 * 3 + 1), 32 * (32 * 3 * 3 + 1),
@@ -141,7 +142,7 @@ def test_own_encoder_keeps_its_constants_when_it_is_loaded(monkeypatch, tmp_path
 def test_stem_sees_each_cell_with_its_one_hot_bins():
     """Against the plain form: pixels to channels, one-hot channels appended, a 1x1 convolution."""
     torch.manual_seed(0)
-    encoder = SEResNet9((1, 20, 18), PolicyConfig(base_width=8, depth_bins=10))
+    encoder = SEResNet9((1, 20, 18), *sizes(base_width=8, depth_bins=10))
     image = torch.rand(2, 1, 20, 18)
     image[0, 0, 0, :3] = torch.tensor([0.0, 0.1, 1.0])  # edges: bins 0, 1, and the last one's upper end
     padded = F.pad(image, (0, 2, 0, 0))
@@ -188,7 +189,7 @@ def test_fixup_starts_as_the_identity():
 
 
 def test_compiles_into_one_graph():
-    encoder = SEResNet9((1, 32, 32), PolicyConfig(base_width=4, visual_size=8))
+    encoder = SEResNet9((1, 32, 32), *sizes(base_width=4, visual_size=8))
     compiled = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=False)
     image = torch.rand(2, 1, 32, 32)
     assert torch.equal(compiled(image), encoder(image))
@@ -215,7 +216,7 @@ def test_one_hot_rows_are_the_plain_ones(bins, per_launch, monkeypatch):
 @pytest.mark.cuda
 def test_bfloat16_images_take_the_same_first_step():
     torch.manual_seed(0)
-    encoder, image = SEResNet9((1, 64, 48), PolicyConfig(base_width=16)).to("cuda"), torch.rand(8, 1, 64, 48)
+    encoder, image = SEResNet9((1, 64, 48), *sizes(base_width=16)).to("cuda"), torch.rand(8, 1, 64, 48)
     image = image.to("cuda").bfloat16()
     with torch.autocast("cuda", dtype=torch.bfloat16):
         found = encoder.read_cells(image)
@@ -230,7 +231,7 @@ def test_devices_agree_on_gradients(monkeypatch):
     """
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     torch.manual_seed(0)
-    encoder, image = SEResNet9((1, 64, 64), PolicyConfig(base_width=16, visual_size=24)), torch.rand(8, 1, 64, 64)
+    encoder, image = SEResNet9((1, 64, 64), *sizes(base_width=16, visual_size=24)), torch.rand(8, 1, 64, 64)
     encoder(image).square().sum().backward()
     expected = {name: parameter.grad for name, parameter in encoder.named_parameters()}
     twin = copy.deepcopy(encoder).to("cuda")
@@ -244,7 +245,7 @@ def test_devices_agree_on_gradients(monkeypatch):
 def test_devices_agree():
     """The CPU looks the depth bins up in a table, CUDA multiplies one-hot rows."""
     torch.manual_seed(0)
-    encoder, image = SEResNet9((1, 64, 64), PolicyConfig(base_width=16)), torch.rand(8, 1, 64, 64)
+    encoder, image = SEResNet9((1, 64, 64), *sizes(base_width=16)), torch.rand(8, 1, 64, 64)
     expected = encoder.read_cells(image)
     found = encoder.to("cuda").read_cells(image.to("cuda")).cpu()
     torch.testing.assert_close(found, expected, atol=ROUNDING, rtol=ROUNDING)

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from networks import sizes
 
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import SEResNet9
 
 SLACK = 1.5
@@ -24,7 +24,7 @@ def make_encoder(height, width, base, bins=10, seed=0):
     one.
     """
     torch.manual_seed(seed)
-    encoder = SEResNet9((1, height, width), PolicyConfig(base_width=base, depth_bins=bins)).cuda()
+    encoder = SEResNet9((1, height, width), *sizes(base_width=base, depth_bins=bins)).cuda()
     with torch.no_grad():
         for name, parameter in encoder.named_parameters():
             if "fixup" in name:
@@ -151,5 +151,5 @@ def test_compiled_encoders_use_them_too():
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_cpu_has_the_plain_blocks(channels):
-    encoder = SEResNet9((channels, 32, 32), PolicyConfig(base_width=16))
+    encoder = SEResNet9((channels, 32, 32), *sizes(base_width=16))
     assert not encoder._is_fused(torch.rand(2, channels, 32, 32).bfloat16())

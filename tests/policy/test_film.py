@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 from torch.nn import functional as F
 
 from batchnav.errors import CheckpointError, ConfigError
@@ -21,7 +22,7 @@ ROUNDING = 2e-5  # float32, the same sums in batches of another size
 SIDE = 32
 RGB = spaces.Box(0, 255, (3, SIDE, SIDE), np.uint8)
 SPACE = spaces.Dict([("rgb", RGB), ("imagegoal", RGB), ("gps", spaces.Box(-math.inf, math.inf, (2,)))])
-EARLY = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, lstm_layers=1, embedding_size=6)
+EARLY = policy_config(base_width=4, visual_size=12, hidden_size=16, layers=1, embedding_size=6)
 FILM = dataclasses.replace(EARLY, film=("imagegoal",))
 FUSIONS = pytest.mark.parametrize("config", [EARLY, FILM], ids=["early", "film"])
 BOTH_ENCODERS = pytest.mark.parametrize("encoder", ["se_resnet9", "simple_cnn"])

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 from safetensors.torch import load_file, safe_open, save_file
 from torch.distributions import Normal
 
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.policy.actions import MAX_LOG_STD, MIN_LOG_STD, Gaussian
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import load_weights
 
 SIZE = 3
 SPACE = spaces.Box(-1.0, 1.0, (5,))
 ACTIONS = spaces.Box(-1.0, 1.0, (SIZE,), np.float32)
-CONFIG = PolicyConfig(hidden_size=16, lstm_layers=1, embedding_size=6)
+CONFIG = policy_config(hidden_size=16, layers=1, embedding_size=6)
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 
 from batchnav.policy import ActorCritic
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.normalize import EPS, RunningNorm
 
-SMALL = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, normalized=("rgb",))
+SMALL = policy_config(base_width=4, visual_size=12, hidden_size=16, normalized=("rgb",))
 SPACE = spaces.Dict(
     {"rgb": spaces.Box(0, 255, (3, 16, 16), np.uint8), "depth": spaces.Box(0.0, 1.0, (1, 16, 16), np.float32)}
 )
@@ -71,4 +71,4 @@ def test_a_policy_normalises_images_and_saves_the_statistics():
     again = ActorCritic(SPACE, spaces.Discrete(4), SMALL)
     again.load_state_dict(policy.state_dict())
     torch.testing.assert_close(again.norms["rgb"].mean, policy.norms["rgb"].mean)
-    assert not ActorCritic(SPACE, spaces.Discrete(4), PolicyConfig(base_width=4)).norms
+    assert not ActorCritic(SPACE, spaces.Discrete(4), policy_config(base_width=4)).norms

@@ -178,8 +178,8 @@ def test_bytes_of_the_state():
 
 def test_heads_that_do_not_divide_the_width_are_refused():
     for heads in (3, 16):
-        with pytest.raises(ConfigError, match="hidden_size: found 16 with attention_heads"):
-            CausalTransformer.from_config(4, PolicyConfig(hidden_size=16, attention_heads=heads))
+        with pytest.raises(ConfigError, match=r"hidden_size: found 16 with transformer\.heads"):
+            CausalTransformer.from_config(4, PolicyConfig(hidden_size=16), CausalTransformer.Config(heads=heads))
 
 
 @pytest.mark.cuda

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from networks import sizes
 
 from batchnav.policy import encoder, lstm, triton_support
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import SEResNet9
 from batchnav.policy.lstm import EpisodicLSTM
 from batchnav.policy.triton_support import has_triton
@@ -37,7 +37,7 @@ def test_the_cpu_has_no_triton():
 
 @pytest.mark.parametrize(
     ("module", "make"),
-    [(encoder, lambda: SEResNet9((1, 32, 32), PolicyConfig(base_width=4))), (lstm, lambda: EpisodicLSTM(4, 64, 1))],
+    [(encoder, lambda: SEResNet9((1, 32, 32), *sizes(base_width=4))), (lstm, lambda: EpisodicLSTM(4, 64, 1))],
 )
 def test_a_module_looks_for_triton_when_it_moves_to_a_device(monkeypatch, module, make):
     monkeypatch.setattr(module, "has_triton", lambda device: device.type == "meta")
@@ -49,7 +49,7 @@ def test_a_module_looks_for_triton_when_it_moves_to_a_device(monkeypatch, module
 
 
 def test_compiled_code_reads_the_stored_answer(monkeypatch):
-    network = SEResNet9((1, 32, 32), PolicyConfig(base_width=4, visual_size=8)).bfloat16()
+    network = SEResNet9((1, 32, 32), *sizes(base_width=4, visual_size=8)).bfloat16()
     monkeypatch.setattr(encoder, "has_triton", None)  # not asked for each batch
     compiled = torch.compile(network, backend="eager", fullgraph=True)
     image = torch.rand(2, 1, 32, 32).bfloat16()

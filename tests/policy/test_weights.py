@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 from gymnasium import spaces
+from networks import policy_config
 from safetensors.torch import load_file, safe_open, save_file
 
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.policy import ActorCritic, load_policy, save_policy
-from batchnav.policy.config import PolicyConfig
 from batchnav.policy.weights import load_weights
 
-CONFIG = PolicyConfig(base_width=4, visual_size=12, hidden_size=16, lstm_layers=1, embedding_size=6, polar=("goal",))
+CONFIG = policy_config(base_width=4, visual_size=12, hidden_size=16, layers=1, embedding_size=6, polar=("goal",))
 GOAL = spaces.Box(-math.inf, math.inf, (2,))
 SPACE = spaces.Dict({"depth": spaces.Box(0.0, 1.0, (1, 16, 16)), "goal": GOAL})
 
@@ -113,10 +113,10 @@ def test_load_weights_needs_an_equal_network(policy, saved):
         load_weights(ActorCritic(without, spaces.Discrete(4), CONFIG), saved)
 
 
-@pytest.mark.parametrize("lstm_layers", [0, 2])
-def test_a_network_that_reads_more_begins_with_the_same_actions(tmp_path, lstm_layers):
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+def test_a_network_that_reads_more_begins_with_the_same_actions(tmp_path, memory):
     """The further observation is in the middle of the input, with zero weights that have a gradient."""
-    config = dataclasses.replace(CONFIG, lstm_layers=lstm_layers)
+    config = dataclasses.replace(CONFIG, memory=memory)
     less = ActorCritic(SPACE, spaces.Discrete(4), config)
     save_policy(less, tmp_path / "less.safetensors")
     more_space = spaces.Dict({"bearing": spaces.Box(-9, 9, (2,)), **SPACE.spaces})
@@ -133,7 +133,7 @@ def test_a_network_that_reads_more_begins_with_the_same_actions(tmp_path, lstm_l
         previous, start, state = expected.action, torch.zeros(3, dtype=torch.bool), expected.state
     found.value.sum().backward()
     width, columns = config.embedding_size, dict(more.named_parameters())
-    read = columns["body.weight_ih_l0" if lstm_layers else "body.0.weight"]
+    read = columns["body.weight_ih_l0" if memory == "lstm" else "body.0.weight"]
     at = list(more.body_inputs).index("bearing")
     begin = sum(list(more.body_inputs.values())[:at])
     assert not read[:, begin : begin + width].any()
@@ -251,7 +251,7 @@ def test_bad_tensors_are_named(saved, tensors, message):
         {"policy": "{"},
         {"policy": json.dumps({"hiden_size": 3})},
         {"policy": json.dumps({"encoder": "not there"})},
-        {"policy": json.dumps({"base_width": -1})},
+        {"policy": json.dumps({"se_resnet9": {"base_width": -1}})},
         {"observations": json.dumps({"depth": [1, 2]})},
         {"observations": json.dumps([1])},
         {"observations": json.dumps({"goal": [-2]})},
@@ -267,7 +267,7 @@ def test_bad_tensors_are_named(saved, tensors, message):
         {"observations": json.dumps({f"x{i}": [1] for i in range(1000)})},
         {"observations": json.dumps({"goal": [True]})},
         {"observations": json.dumps({"goal": "22"})},
-        {"policy": json.dumps({"hidden_size": 8192, "lstm_layers": 8, "base_width": 512})},
+        {"policy": json.dumps({"hidden_size": 8192, "lstm": {"layers": 8}, "se_resnet9": {"base_width": 512}})},
         {"policy": json.dumps({"hidden_size": 10**12})},
         {"policy": "[" * 100_000},
         {"info": "[" * 100_000 + "]" * 100_000},
@@ -286,7 +286,7 @@ def test_bad_settings(saved, metadata):
 
 def test_excessive_sizes_are_refused_before_allocation(saved):
     """In a process that may take 1 GiB more than it has: 10^12 actions would need 64 TB."""
-    for change in ({"num_actions": str(10**12)}, {"policy": json.dumps({"hidden_size": 8192, "lstm_layers": 8})}):
+    for change in ({"num_actions": str(10**12)}, {"policy": json.dumps({"hidden_size": 8192, "lstm": {"layers": 8}})}):
         rewrite(saved, **change)
         before = resource.getrlimit(resource.RLIMIT_AS)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -8,12 +8,12 @@ import pytest
 import torch
 import yaml
 from gymnasium import spaces
+from networks import policy_config
 from small_runs import make_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, DivergenceError
 from batchnav.policy import ActorCritic, load_policy, save_policy
-from batchnav.policy.config import PolicyConfig
 from batchnav.training.curves import rows_until
 from batchnav.training.folder import RunFolder
 from batchnav.training.loop import check_finite
@@ -293,7 +293,7 @@ def test_a_failed_save_leaves_the_last_one(out, run, monkeypatch):
 
 def test_every_flipped_bit_of_a_policy_is_detected(tmp_path):
     path = tmp_path / "policy.safetensors"
-    config = PolicyConfig(hidden_size=4, embedding_size=3, lstm_layers=1)
+    config = policy_config(hidden_size=4, embedding_size=3, layers=1)
     space = spaces.Dict({"x": spaces.Box(-1.0, 1.0, (2,))})
     save_policy(ActorCritic(space, spaces.Discrete(2), config), path, {"frames": 7})
     good, expected = path.read_bytes(), load_policy(path)

@@ -27,8 +27,9 @@ def make_run(**changes):
         },
         "scenes": {"houses": 1, "randomize_materials": True},
         "policy": {
-            "encoder": "simple_cnn", "base_width": 4, "visual_size": 8, "hidden_size": 8, "lstm_layers": 1,
-            "predicted_mask": "goal_mask", "normalized": ["rgb"],
+            "encoder": "simple_cnn", "simple_cnn": {"base_width": 4}, "visual_size": 8, "hidden_size": 8,
+            "lstm": {"layers": 1},
+            "predicted_mask": "goal_mask", "mask_width": 4, "normalized": ["rgb"],
         },
         "ppo": {"num_envs": 8, "rollout_steps": 8, "total_frames": 192, "optimizer": "adamw"},
         "device": "cpu", "save_every": 0.0, **changes,

@@ -221,7 +221,7 @@ def test_a_diverged_run_resumes_with_another_learning_rate(held, tmp_path):
     assert finish(start(slower, out)) == 0
     assert (out / "config.yaml").read_text() == text
     before = (out / "resume.pt").read_bytes()
-    other_network = {"policy": {"hidden_size": 17, "lstm_layers": 0}}
+    other_network = {"policy": {"hidden_size": 17, "memory": "none"}}
     cases = (
         (
             {"ppo": {"optimizer": "lamb"}},

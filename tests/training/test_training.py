@@ -21,7 +21,13 @@ UPDATES, FRAMES = 12, 8 * 8
 CONFIG = {
     "env": {"camera": {"height": 16, "width": 16}},
     "scenes": {"houses": 2},
-    "policy": {"base_width": 4, "visual_size": 16, "hidden_size": 16, "lstm_layers": 1, "embedding_size": 8},
+    "policy": {
+        "se_resnet9": {"base_width": 4},
+        "visual_size": 16,
+        "hidden_size": 16,
+        "lstm": {"layers": 1},
+        "embedding_size": 8,
+    },
     "ppo": {"num_envs": 8, "rollout_steps": 8, "total_frames": UPDATES * FRAMES, "optimizer": "adamw"},
     "device": "cpu",
     "save_every": 0.0,  # after every update

@@ -22,7 +22,7 @@ def make_run(floor, updates=2, env=None, **changes):
     return from_dict(TrainingConfig, {
         "env": {"body": {"control": "velocity"}, "camera": {"height": 16, "width": 16}, **(env or {})},
         "scenes": {"houses": 0, "sources": [str(floor)]},
-        "policy": {"base_width": 4, "visual_size": 8, "hidden_size": 8, "lstm_layers": 1},
+        "policy": {"se_resnet9": {"base_width": 4}, "visual_size": 8, "hidden_size": 8, "lstm": {"layers": 1}},
         "ppo": {
             "num_envs": 8, "rollout_steps": 8, "total_frames": 64 * updates, "optimizer": "adamw", "entropy_coef": 0.0,
         },

@@ -9,13 +9,13 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from networks import policy_config
 
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.learning.config import PPOConfig
 from batchnav.learning.learner import Learner
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.policy.config import PolicyConfig
 from batchnav.types import VecEnv
 from tests.envs.adapters.counters import counters
 
@@ -200,9 +200,7 @@ def test_the_learner_learns_from_it():
     """Two updates of CartPole; reported returns are those of the ended episodes."""
     env = FromGymnasium(carts(8))
     torch.manual_seed(0)
-    policy = ActorCritic(
-        env.single_observation_space, env.single_action_space, PolicyConfig(lstm_layers=0, hidden_size=16)
-    )
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, policy_config(layers=0, hidden_size=16))
     before = [p.clone() for p in policy.parameters()]
     config = dataclasses.replace(PPOConfig(num_envs=8, rollout_steps=64, minibatches=2), timeout_bootstrap=True)
     learner = Learner(policy, env, config, seed=1)

@@ -7,6 +7,7 @@ import copy
 
 import pytest
 import torch
+from networks import policy_config
 
 from batchnav.agents.registry import make_reference_agent
 from batchnav.data.scenes import find_scene
@@ -19,7 +20,7 @@ from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 
 N, UPDATES = 16, WARM_UPS + 3
-POLICY = PolicyConfig(base_width=4, visual_size=8, hidden_size=16, lstm_layers=1, embedding_size=8)
+POLICY = policy_config(base_width=4, visual_size=8, hidden_size=16, layers=1, embedding_size=8)
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 
 

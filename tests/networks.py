@@ -1,0 +1,29 @@
+"""Small policy configurations for tests."""
+
+from typing import Any
+
+from batchnav.config import from_dict
+from batchnav.policy.config import PolicyConfig
+from batchnav.policy.encoder import SEResNet9
+
+
+def policy_config(
+    base_width: int | None = None, layers: int | None = None, window: int | None = None, heads: int | None = None,
+    **shared: Any,
+) -> PolicyConfig:  # fmt: skip
+    """A configuration whose encoder and memory have these settings; the others are those of `PolicyConfig`.
+
+    `layers`: number of layers of the memory; 0: no memory.
+    """
+    shared = shared if layers != 0 else {**shared, "memory": "none"}
+    encoder, memory = shared.get("encoder", "se_resnet9"), shared.get("memory", "lstm")
+    sections = {
+        encoder: {"base_width": base_width} if base_width else {},
+        memory: {name: value for name, value in (("layers", layers), ("window", window), ("heads", heads)) if value},
+    }
+    return from_dict(PolicyConfig, shared | {name: settings for name, settings in sections.items() if settings})
+
+
+def sizes(visual_size: int = 512, **settings: int) -> tuple[PolicyConfig, SEResNet9.Config]:
+    """The arguments after the image shape of an `SEResNet9`."""
+    return PolicyConfig(visual_size=visual_size), SEResNet9.Config(**settings)
