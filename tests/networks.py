@@ -11,14 +11,14 @@ def policy_config(
     base_width: int | None = None, layers: int | None = None, window: int | None = None, heads: int | None = None,
     **shared: Any,
 ) -> PolicyConfig:  # fmt: skip
-    """A configuration whose encoder and memory have these settings; the others are those of `PolicyConfig`.
+    """A configuration whose encoders and memory have these settings; the others are those of `PolicyConfig`.
 
     `layers`: number of layers of the memory; 0: no memory.
     """
     shared = shared if layers != 0 else {**shared, "memory": "none"}
-    encoder, memory = shared.get("encoder", "se_resnet9"), shared.get("memory", "lstm")
+    memory = shared.get("memory", "lstm")
     sections = {
-        encoder: {"base_width": base_width} if base_width else {},
+        **{encoder: {"base_width": base_width} if base_width else {} for encoder in ("se_resnet9", "simple_cnn")},
         memory: {name: value for name, value in (("layers", layers), ("window", window), ("heads", heads)) if value},
     }
     return from_dict(PolicyConfig, shared | {name: settings for name, settings in sections.items() if settings})

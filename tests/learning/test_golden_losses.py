@@ -7,6 +7,7 @@ import pytest
 import torch
 from toys import Bandit, RememberBit
 
+from batchnav.config import from_dict
 from batchnav.learning import Imitation, Learner
 from batchnav.learning.config import ImitationConfig, PPOConfig
 from batchnav.policy import ActorCritic
@@ -44,7 +45,7 @@ def next_one(obs, start):
 def test_losses_of_a_seeded_run(env, policy, optimizer, epochs, seed, imitation, losses, norms):
     torch.manual_seed(3)
     env = env(16)
-    network = ActorCritic(env.single_observation_space, env.single_action_space, PolicyConfig(**policy))
+    network = ActorCritic(env.single_observation_space, env.single_action_space, from_dict(PolicyConfig, policy))
     ppo = PPOConfig(num_envs=16, rollout_steps=8, minibatches=2, optimizer=optimizer, epochs=epochs)
     learner = Learner(network, env, ppo, seed, imitation=imitation and Imitation(next_one, imitation))
     rows = [learner.update(0.01 + i / 3 / 2).read() for i in range(3)]
