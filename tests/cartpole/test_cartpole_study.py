@@ -1,7 +1,6 @@
 """The study's programs: like is compared with like, what varies too much is refused, and nothing is kept unasked."""
 
 import importlib
-import json
 import sys
 
 import pytest
@@ -23,51 +22,6 @@ def test_a_rate_counts_all_steps_of_a_call_and_says_where_actions_come_from(monk
         "part": "fused", "how": "x", "num_envs": 10, "steps_per_call": 96, "actions": "sampled inside",
     }  # fmt: skip
     assert found["value"] == pytest.approx(960 / 0.2) and found["repeats"] == 3
-
-
-def test_rows_that_vary_too_much_are_refused_in_pairs(capsys):
-    bench = importlib.import_module("eval.cartpole.bench")
-    even, uneven = rate("ours", 100.0, 90.0, 110.0), rate("theirs", 100.0, 80.0, 110.0)
-    assert bench.spread(uneven) == pytest.approx(0.3) and bench.MAX_SPREAD == 0.25
-    assert bench.steady([even, even]) == [even, even] and capsys.readouterr().out == ""
-    assert bench.steady([even, uneven]) == []
-    assert capsys.readouterr().out == "refused: theirs at 64 environments: spread 30%, expected at most 25%\n"
-
-
-def test_only_like_is_compared_with_like():
-    page = importlib.import_module("eval.cartpole.page")
-    read, drawn = {"steps_per_call": 96, "actions": "read"}, {"steps_per_call": 96, "actions": "sampled inside"}
-    rows = [
-        rate("graph", 60.0, **read),
-        rate("graph, info read", 50.0, **read),
-        rate("fused random, graph", 100.0, **drawn),
-        rate("env.step", 6.0, steps_per_call=1, actions="read"),
-        rate("torch compiled, graph", 20.0, **read),
-        rate("torch eager", 3.0, steps_per_call=1, actions="read"),
-        rate("gymnax 1 scan", 10.0, **drawn),
-        rate("gymnax 1 scan", 10.0, steps_per_call=100, actions="sampled inside"),
-    ]
-    lines = [line.split(" | ") for line in page.ratios(rows).splitlines() if line.startswith("| 64")]
-    assert [(line[1], line[2], line[-1].rstrip(" |")) for line in lines] == [
-        ("graph", "torch compiled, graph", "3.0"),
-        ("env.step", "torch eager", "2.0"),
-        ("fused random, graph", "gymnax 1 scan", "10.0"),
-    ]
-    assert "no ratios" in page.ratios([rate("graph", 60.0), rate("torch compiled, graph", 20.0)])
-
-
-def test_older_rows_give_way_where_a_part_was_measured_since(tmp_path):
-    page = importlib.import_module("eval.cartpole.page")
-    old = rate("graph", 1.0)
-    new = rate("graph", 2.0, steps_per_call=96, actions="read")
-    kept = [
-        rate("fused random", 3.0, part="fused"),
-        rate("graph", 4.0, machine="another"),
-        rate("host", 5.0, metric="seconds_per_step"),
-    ]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in [old, *kept, new]))
-    assert page.load(path) == [*kept, new]
 
 
 def test_the_page_shows_steady_pairs_with_their_spread(monkeypatch, tmp_path):

@@ -90,7 +90,10 @@ def test_evaluate_without_its_report(folder, interrupted, monkeypatch):
             ("export", "pointnav_waypoint_small", "--out", "p.onnx"), "export.onnx_policy.write_onnx",
             "p.onnx was not written",
         ),
-        (("data", "download", "habitat_test_scenes"), "data.download._fetch", "run the same command to continue"),
+        (
+            ("data", "download", "habitat_test_scenes"), "data.download._fetch_repository",
+            "run the same command to continue",
+        ),
         (("navmesh", "bake", "floor.ply"), "scene.scene.bake", "no file was left incomplete"),
         (("train", "--out", "run"), "training.start.parse", "no file was left incomplete"),
         (("view", "floor.ply"), "cli.view.session_of", ""),

@@ -8,33 +8,15 @@ import numba
 import pytest
 from worlds import write_floor
 
-from batchnav import NavEnv, load_scene
+from batchnav import load_scene
 from batchnav.cli import main, measure
-from batchnav.config import from_dict, to_dict
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.data.episodes.generate import generate_episodes
-from batchnav.envs import precompile as env_precompile
-from batchnav.envs.config import NavConfig, with_options
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels import precompile as process
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS, precompile
 from batchnav.scene import scene
 from batchnav.scene.mesh import load_mesh
-from batchnav.sensors.camera import CameraConfig
-
-
-def test_cameras_noise_and_velocity_control_are_precompiled(monkeypatch):
-    """The whole configuration of an environment reaches the process, as JSON."""
-    played = []
-    monkeypatch.setattr(
-        env_precompile, "NavEnv", lambda *args, **kwargs: played.append(NavEnv(*args, **kwargs)) or played[0]
-    )
-    config = NavConfig(sensors=("left_depth",), cameras={"left": CameraConfig(height=8, width=8)})
-    config = with_options(config, {"control": "velocity", "depth_noise": 1.0})
-    env_precompile.main(from_dict(NavConfig, json.loads(json.dumps(to_dict(config)))))
-    assert played[0].config == config and played[0].sim.bodies.position.isfinite().all()
-    assert played[0].single_observation_space["left_depth"].shape == (1, 8, 8)
-
 
 NEEDS = """
 import torch
@@ -172,38 +154,6 @@ def test_with_a_gpu_only_scenes_are_made_on_the_cpu(monkeypatch, started):
     monkeypatch.setattr(process.torch.cuda, "is_available", lambda: True)
     precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS)
     assert started == [(SCENE_KERNELS, {})]
-
-
-def test_the_process_imports_what_this_one_would(monkeypatch, idle, tmp_path):
-    """The process ignores the working directory, and runs one program after the other."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    for folder in (here, there):
-        folder.mkdir()
-        for name in ("played", "made"):
-            (folder / f"{name}.py").write_text(
-                f"import pathlib, sys\n(pathlib.Path(__file__).parent / 'ran_{name}').write_text(sys.argv[1])"
-            )
-    monkeypatch.chdir(here)
-    monkeypatch.setattr(process, "ENVIRONMENT_KERNELS", "played")
-    monkeypatch.setattr(process, "SCENE_KERNELS", "made")
-    monkeypatch.setattr(process.sys, "path", [str(there), *filter(None, process.sys.path)])
-    precompile("played", "made", env_config=ENV)
-    assert process._started["played"] is process._started["made"]
-    assert process._started["made"].wait(900) == 0
-    assert [json.loads((there / f"ran_{name}").read_text()) for name in ("played", "made")] == [ENV, ENV]
-    assert not any(here.glob("ran_*"))
-
-
-def test_a_failed_process_start_is_ignored(monkeypatch, idle):
-    def refuse(*_, **__):
-        raise OSError("Resource temporarily unavailable")
-
-    monkeypatch.setattr(process.subprocess, "Popen", refuse)
-    precompile(ENVIRONMENT_KERNELS)
-    monkeypatch.setattr(process.sys, "executable", "")  # Python inside another program
-    monkeypatch.setattr(process.subprocess, "Popen", lambda *_, **__: pytest.fail("found a process of no program"))
-    precompile(ENVIRONMENT_KERNELS)
-    assert not process._started
 
 
 class Still:

@@ -67,14 +67,6 @@ def test_agents_under_other_conditions_have_lines_of_their_own(files):
     ]
 
 
-def test_metrics_of_other_tasks_are_not_limited_to_1(files):
-    write(
-        "flee",
-        ("distance_from_start", 8.185, {"agent": "shortest_path", "split": "val"}, {"low": 7.459, "high": 8.910}),
-    )
-    assert lines("flee")[2] == "| shortest_path | val | **8.185** (7.459–8.910) | 1234567 |"
-
-
 def test_training_rows_show_the_minibatch_and_the_policy_only_share(files):
     params = {
         "part": "whole", "policy": "paper", "num_envs": 4096, "height": 64, "width": 64, "minibatches": 16,
@@ -83,26 +75,6 @@ def test_training_rows_show_the_minibatch_and_the_policy_only_share(files):
     write("train", ("frames_per_second", 312364.7, params, {"share_of_policy_only": 0.769}))
     write("train", ("frames_per_second", 406426.2, {**params, "part": "policy"}, {}))
     assert lines("train")[2:] == ["| paper | 64x64 | 4,096 | 8,192 | 64 of 1,000 | **312,000** (77%) | 1234567 |"]
-
-
-def test_renderers_share_a_line_and_warps_structures_a_column(files):
-    params = {"scene": "a", "triangles": 2_955_416, "num_agents": 4096, "height": 64, "width": 64}
-    for renderer, value in (("raycast", 2.5e6), ("warp 1.0 sah", 1.0e6), ("warp 1.0 lbvh", 5.0e5)):
-        write("render", ("frames_per_second", value, {**params, "renderer": renderer}, {}))
-    write("render", ("frames_per_second", 6e3, {**params, "renderer": "raycast"}, {"machine": CPU}))
-    write("render", ("frames_per_second", 6e4, {**params, "renderer": "opengl without culling"}, {}))
-    assert lines("render") == [
-        "| machine | scene | triangles | image | agents | ray caster | warp 1.0 | commit |",
-        "| --- | --- | --- | --- | --- | ---: | ---: | --- |",
-        "| H200 | a | 2.96 M | 64x64 | 4,096 | **2,500,000** | **1,000,000** | 1234567 |",
-        "| 2 CPU cores | a | 2.96 M | 64x64 | 4,096 | **6,000** |  | 1234567 |",
-    ]
-    assert len(lines("render", machine="CPU")) == len(lines("render", machine="H200")) == 3
-    assert lines("render_culling")[0].split(" | ")[4] == "without culling"
-    seen = {**params, "renderer": "raycast", "sensors": "rgb+depth"}
-    write("render", ("frames_per_second", 2.1e6, seen, {}))
-    assert "sensors besides depth" in lines("render")[0]
-    assert sum("2,500,000" in line or "2,100,000" in line for line in lines("render")) == 2
 
 
 def test_the_leaderboard_has_a_line_per_agent_with_its_command(files):

@@ -126,27 +126,6 @@ def test_without_file_locks_each_process_compiles(monkeypatch, held):
     assert _sum(np.arange(4, dtype=np.int8)) == 6
 
 
-@pytest.mark.parametrize("is_worker", [False, True])
-def test_workers_wait_in_silence(monkeypatch, held, is_worker):
-    lines = []
-    monkeypatch.setattr(once, "announce", lines.append)
-    monkeypatch.setattr(once, "LONGEST_SECONDS", 0.2)
-    monkeypatch.setattr(once, "SECONDS", 0.1)
-    monkeypatch.setattr(once.multiprocessing, "parent_process", lambda: object() if is_worker else None)
-    assert _sum(np.arange(4, dtype=np.uint32 if is_worker else np.uint64)) == 6
-    assert len(lines) == (0 if is_worker else 1)
-
-
-@cpu_function
-def _negative(values):
-    return -values.sum()
-
-
-def test_without_a_lock_file_each_process_compiles():
-    (once.versioned_cache_folder("kernels", __name__) / "_negative.lock").mkdir(exist_ok=True)
-    assert _negative(np.arange(4)) == -6
-
-
 @cpu_function
 def _twice(values):
     return 2 * _sum(values)

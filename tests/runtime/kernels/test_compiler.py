@@ -5,9 +5,8 @@ import gc
 import numba
 import numpy as np
 import pytest
-from numba import extending, types
 
-from batchnav.runtime.kernels.compiler import LoopCompiler, _Part, needed
+from batchnav.runtime.kernels.compiler import LoopCompiler
 from batchnav.runtime.kernels.decorators import device_function, inline_function, lean_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
@@ -40,19 +39,8 @@ def test_a_loop_of_parts_and_a_function_that_it_is_the_first_to_call():
     out = np.zeros_like(values)
     _loop(values, out)
     assert (out == 2.5 * values + 1).all()
-    assert all(isinstance(compiled.library, _Part) for compiled in _grown.overloads.values())
     for kind, _ in _halved.signatures:
         assert _halved(np.dtype(kind.name).type(3), values) == 1.5
-    assert all(isinstance(compiled.library, _Part) for compiled in _halved.overloads.values())
-
-
-def test_a_part_holds_its_own_code_only_and_names_what_its_callers_link():
-    _loop(np.arange(3, dtype=np.float32), np.zeros(3, np.float32))
-    caller = next(iter(_grown.overloads.values()))
-    names = [function.name for function in caller.library._final_module.functions if not function.is_declaration]
-    assert names == [caller.fndesc.llvm_func_name]
-    own, *others = needed(caller.library)
-    assert own is caller.library and set(others) & {compiled.library for compiled in _twice.overloads.values()}
 
 
 @lean_function
@@ -96,19 +84,3 @@ def test_the_collector_runs_again_after_a_compilation():
         assert not gc.isenabled()
     finally:
         gc.enable()
-
-
-def test_the_collector_is_paused_during_cuda_compilation(compile_ptx):
-    seen = []
-
-    def fill(values_out):
-        seen_by(0)
-        values_out[0] = 1.0
-
-    @extending.intrinsic
-    def seen_by(typingctx, anything):
-        seen.append(gc.isenabled())
-        return types.void(types.int64), lambda context, builder, signature, args: context.get_dummy_value()
-
-    assert ".entry" in compile_ptx(fill, types.float32[::1])
-    assert seen and not any(seen) and gc.isenabled()

@@ -1,6 +1,5 @@
 """Disk cache of CUDA kernels, which compile to cubins without a GPU."""
 
-import collections
 import logging
 import types
 
@@ -10,9 +9,8 @@ import pytest
 import torch
 from numba import types as nb
 
-from batchnav.navmesh import batch
 from batchnav.runtime.kernels import cubins
-from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, device_function
+from batchnav.runtime.kernels.decorators import cuda, device_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 ARGUMENTS = (nb.float32[::1], nb.float32[::1])
@@ -81,46 +79,11 @@ def test_a_damaged_file_is_replaced(capability, tmp_path, damage):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_positions_of_fields_are_part_of_the_key(capability):
-    """A type's text has its fields' types, without their names."""
-    cache, codegen = cubins.CubinCache(cuda.jit(_double)), types.SimpleNamespace(magic_tuple=lambda: ())
-    paths, texts = set(), set()
-    for fields in ("near far", "far near"):
-        pair = nb.NamedUniTuple(nb.float32, 2, collections.namedtuple("Pair", fields))
-        outer = nb.NamedTuple((pair, nb.int32), collections.namedtuple("Outer", "pair count"))
-        texts.add(str(outer))
-        paths.add(cache._path((outer,), codegen))
-    assert len(texts) == 1 and len(paths) == 2
-
-
-Pair = collections.namedtuple("Pair", "source target")
-
-
-def _double_of(pair_out):
-    i = cuda.grid(1)
-    if i < len(pair_out.target):
-        pair_out.target[i] = _twice(pair_out.source[i])
-
-
-def test_a_moved_argument_class_causes_compilation(capability, monkeypatch):
-    """The file's name knows nothing of it: the kernel's module need not import the class's."""
-    pair = (nb.NamedUniTuple(nb.float32[::1], 2, Pair),)
-    assert compiled(pair, _double_of)[1] and not compiled(pair, _double_of)[1]
-    monkeypatch.delitem(globals(), "Pair")
-    assert compiled(pair, _double_of)[1]
-
-
 def test_a_kernel_that_cannot_be_cached_runs(capability, tmp_path, caplog):
     tmp_path.rmdir()
     with caplog.at_level(logging.WARNING):
         assert compiled()[1]
     assert "cannot be written" in caplog.text and not tmp_path.exists()
-
-
-def test_only_kernels_of_the_package_are_cached():
-    """Others' sources are not known."""
-    assert isinstance(batch.step.cuda._cache, cubins.CubinCache)
-    assert not isinstance(cuda_kernel(_double)._cache, cubins.CubinCache)
 
 
 @pytest.mark.cuda
