@@ -4,7 +4,6 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from batchnav.policy.memories import MEMORIES
 from gymnasium import spaces
 from networks import policy_config
 
