@@ -12,7 +12,7 @@ import traceback
 
 import torch
 
-from batchnav.runtime.distributed.join import join
+from batchnav.runtime.distributed import join
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["batchnav.training.loop", "torch._dynamo"])  # torch imports it late

@@ -57,8 +57,7 @@ from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.report.results import RESULTS, append_rows, commit, print_table, row, rows_of, save_chart
 from batchnav.runtime.device import make_deterministic
-from batchnav.runtime.distributed.join import join
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks, join
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize

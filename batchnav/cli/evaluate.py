@@ -31,7 +31,7 @@ def main(options: Options) -> None:
     if not options.agents:
         raise ArgumentError("agents: found none, expected policies (runs/mine) or reference agents (greedy)")
     from batchnav.cli.measure import measure  # imports PyTorch, which `--help` does not need
-    from batchnav.runtime.distributed.join import join
+    from batchnav.runtime.distributed import join
 
     with join(options.device) as ranks:
         if not ranks.is_rank_zero:

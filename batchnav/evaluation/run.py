@@ -33,7 +33,7 @@ from batchnav.evaluation.trajectories import (
 )  # fmt: skip
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.console.progress import progress_bar
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import BodyConfig

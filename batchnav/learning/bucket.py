@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks
 
 ALIGNMENT = 64
 """Gradients start at multiples of this many numbers: 256 bytes, the alignment of separate tensors, so that kernels can

@@ -31,7 +31,7 @@ from batchnav.policy.memory import State, copy_state_, state_tensors
 from batchnav.policy.observations import as_dict
 from batchnav.policy.weights import check_names_and_shapes
 from batchnav.runtime.conversion import check_torch, copied_to_cpu
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.kernels.graphs import Graphs
 from batchnav.runtime.wrapped import vec_env
 from batchnav.types import VecEnv

@@ -16,7 +16,7 @@ from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
 from batchnav.learning.config import ImitationConfig, PPOConfig
 from batchnav.policy.config import PolicyConfig
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks
 from batchnav.scene.appearance import FROM_FILES, ID_FIELDS
 from batchnav.scene.images import AppearanceConfig
 

@@ -21,7 +21,7 @@ from batchnav.envs.stream import SceneStream
 from batchnav.errors import ConfigError
 from batchnav.procedural import make_material_library
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
 from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.resident import SceneSize, num_resident_scenes

@@ -21,8 +21,7 @@ from batchnav.learning.stats import NUM_FINITE, merged
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.weights import load_weights, save_policy
 from batchnav.runtime.device import make_deterministic, resolve_device
-from batchnav.runtime.distributed.join import join
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks, join
 from batchnav.tasks import TASKS
 from batchnav.training.checkpoints import Checkpoints
 from batchnav.training.config import TrainingConfig

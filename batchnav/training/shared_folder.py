@@ -9,7 +9,7 @@ from typing import Any
 
 from batchnav.errors import CheckpointError, few
 from batchnav.learning.learner import PER_RANK, Learner
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks
 from batchnav.training.folder import CONFIG_NAME, OTHERS, RunFolder
 
 log = logging.getLogger(__name__)

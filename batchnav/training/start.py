@@ -20,7 +20,7 @@ from batchnav.errors import ConfigError, shortened
 from batchnav.runtime.console.announce import number_of
 from batchnav.runtime.console.command_line import parse_options
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.distributed.local_ranks import start_local_ranks
+from batchnav.runtime.distributed import start_local_ranks
 from batchnav.runtime.files.bundled import find_config
 from batchnav.training.config import TrainingConfig
 from batchnav.training.environment import prepare

@@ -41,8 +41,7 @@ from batchnav.learning.stats import merged
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.device import make_deterministic
-from batchnav.runtime.distributed.join import join
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks, join
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPARED = ("loss/loss", "loss/policy_loss", "loss/value_loss", "loss/entropy", "loss/grad_norm", "reward")

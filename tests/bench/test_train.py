@@ -9,7 +9,7 @@ from networks import policy_config
 from batchnav.bench import train as speed_train
 from batchnav.errors import DivergenceError
 from batchnav.report import results
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks
 
 N, STEPS = 8, 4
 ALONE = Ranks(torch.device("cpu"))

@@ -14,7 +14,7 @@ from batchnav.envs.wrapper import Wrapper
 from batchnav.learning import Learner
 from batchnav.learning.config import PPOConfig
 from batchnav.policy import ActorCritic
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import CameraConfig
 from batchnav.tasks.pointnav import PointNavConfig

@@ -11,7 +11,7 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks
 
 
 def play(ranks, path):

@@ -14,8 +14,7 @@ from batchnav.learning import Learner
 from batchnav.learning.config import PPOConfig
 from batchnav.learning.stats import NUM_FINITE, merged
 from batchnav.policy import ActorCritic
-from batchnav.runtime.distributed.join import join
-from batchnav.runtime.distributed.ranks import Ranks
+from batchnav.runtime.distributed import Ranks, join
 from batchnav.runtime.kernels.graphs import WARM_UPS
 
 N = 128

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from batchnav.errors import DeviceError
-from batchnav.runtime.distributed.join import join
-from batchnav.runtime.distributed.local_ranks import start_local_ranks
+from batchnav.runtime.distributed import join, start_local_ranks
 from batchnav.runtime.threads import num_threads
 
 PATIENCE = 600.0
@@ -20,9 +19,9 @@ PATIENCE = 600.0
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
-from batchnav.runtime.distributed.heartbeat import Heartbeat
-from batchnav.runtime.distributed.join import join
-from batchnav.runtime.distributed.local_ranks import start_local_ranks
+from batchnav.runtime.distributed import Heartbeat
+from batchnav.runtime.distributed import join
+from batchnav.runtime.distributed import start_local_ranks
 
 def wait_for(name):
     while not (folder / name).exists():

@@ -1,1 +1,0 @@
-"""Distributed training: ranks, their start and their heartbeat."""
