@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 
 from batchnav.errors import ConfigError, shortened
-from batchnav.runtime.files.reading import read_regular
+from batchnav.runtime.files import read_regular
 
 T = TypeVar("T")
 
@@ -227,7 +227,7 @@ def _find_base(name: Any, path: Path, chain: tuple[Path, ...]) -> Path:
     """The file that `base` names: relative to the file that names it, else a bundled configuration."""
     if not isinstance(name, str):
         raise ConfigError(f"base: found {shortened(name)}, expected the name or the path of a configuration")
-    from batchnav.runtime.files.bundled import find_config  # not at the top, since it imports torch
+    from batchnav.runtime.bundled import find_config  # not at the top, since it imports torch
 
     candidates = [path.parent / name, path.parent / f"{name}.yaml"]
     try:

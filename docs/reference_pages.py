@@ -21,7 +21,7 @@ from batchnav.cli.train import ALL_OPTIONS, configurations
 from batchnav.config import KINDS, to_dict
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.procedural import FAMILIES
-from batchnav.runtime.console.command_line import option_texts
+from batchnav.runtime.command_line import option_texts
 from batchnav.training import options as train
 from batchnav.training.config import TrainingConfig
 

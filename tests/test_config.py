@@ -22,7 +22,7 @@ from batchnav.config import (
 )
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ConfigError
-from batchnav.runtime.console.command_line import parse_options
+from batchnav.runtime.command_line import parse_options
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.rgb import RGBConfig
 from batchnav.tasks.flee import FleeConfig

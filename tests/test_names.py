@@ -20,7 +20,7 @@ from batchnav.data.prepared.prepare import prepare
 from batchnav.data.scenes import find_played
 from batchnav.data.sources.scene_source import mesh_source
 from batchnav.errors import BatchnavError, MeshError, printable, shell_word
-from batchnav.runtime.console.terminal import terminal
+from batchnav.runtime.console import terminal
 from batchnav.training.messages import next_steps
 
 NAMES = ("x" * 5000, "a\nb", "a\x1b[31mb", "a\x9b31mb", os.fsdecode(b"\xff"), "a\u202eb", "[/v2]")

@@ -14,8 +14,8 @@ from batchnav.cartpole.score import SOLVED, mean_return
 from batchnav.config import load_config
 from batchnav.learning.learner import Learner
 from batchnav.policy.actor_critic import ActorCritic
+from batchnav.runtime.bundled import find_config
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.bundled import find_config
 
 
 def train(run: CartPoleRun) -> float:

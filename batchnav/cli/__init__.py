@@ -114,7 +114,7 @@ def _prepare_streams(arguments_are_printable: bool) -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
         if not arguments_are_printable:
-            from batchnav.runtime.console.terminal import PlainStream  # rarely needed, and takes a while
+            from batchnav.runtime.console import PlainStream  # rarely needed, and takes a while
 
             setattr(sys, name, PlainStream(stream))
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from batchnav.cli.options import AnticipationOptions as Options
-from batchnav.runtime.console.command_line import parse_options
+from batchnav.runtime.command_line import parse_options
 
 
 def command(arguments: Sequence[str]) -> None:

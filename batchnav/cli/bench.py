@@ -12,8 +12,8 @@ from pathlib import Path
 from batchnav.bench import options
 from batchnav.cli.console import show
 from batchnav.cli.ranges import check_options
-from batchnav.runtime.console.announce import next_command
-from batchnav.runtime.console.command_line import parse_options
+from batchnav.runtime.command_line import parse_options
+from batchnav.runtime.console import next_command
 
 SUBCOMMANDS = {
     "render": "renderers, frames per second",

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from batchnav.cli.options import CartPoleOptions
 from batchnav.errors import printable
-from batchnav.runtime.console.announce import next_command
-from batchnav.runtime.console.command_line import parse_options
+from batchnav.runtime.command_line import parse_options
+from batchnav.runtime.console import next_command
 
 
 def command(arguments: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from batchnav.errors import printable
-from batchnav.runtime.console.terminal import terminal
+from batchnav.runtime.console import terminal
 
 
 def show(content: Any) -> None:

@@ -16,9 +16,9 @@ from batchnav.cli.make_episodes import make_episodes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.folders import SCENES_DIR
 from batchnav.errors import ArgumentError
-from batchnav.runtime.console.announce import next_command, number_of
-from batchnav.runtime.console.command_line import call_subcommand
-from batchnav.runtime.files.atomic import check_target, check_writable
+from batchnav.runtime.command_line import call_subcommand
+from batchnav.runtime.console import next_command, number_of
+from batchnav.runtime.files import check_target, check_writable
 from batchnav.scene.axes import Up
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
     from batchnav.envs.config import NavConfig, config_of
     from batchnav.export.glb import save_glb, save_urdf
     from batchnav.policy.weights import load_policy
-    from batchnav.runtime.files.bundled import find_policy
+    from batchnav.runtime.bundled import find_policy
 
     for file in (out,) if urdf is None else (out, urdf):
         check_target(file, ArgumentError)

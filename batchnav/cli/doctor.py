@@ -10,9 +10,9 @@ from rich.table import Table
 from batchnav import __version__
 from batchnav.cli.console import show
 from batchnav.errors import ArgumentError
-from batchnav.runtime.console.announce import next_command
-from batchnav.runtime.console.command_line import parse_options
-from batchnav.runtime.files.bundled import find_config
+from batchnav.runtime.bundled import find_config
+from batchnav.runtime.command_line import parse_options
+from batchnav.runtime.console import next_command
 
 if TYPE_CHECKING:
     from batchnav.diagnostics.installation import Finding

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.errors import ArgumentError
 from batchnav.runtime.checks import check_int, check_seed
-from batchnav.runtime.console.command_line import parse_options
+from batchnav.runtime.command_line import parse_options
 
 
 def main(options: Options) -> None:

@@ -17,8 +17,8 @@ import tyro
 from batchnav.cli.console import show
 from batchnav.cli.interrupts import interrupted_with
 from batchnav.export.onnx_policy import export_policy
-from batchnav.runtime.console.announce import next_command
-from batchnav.runtime.console.command_line import parse_options
+from batchnav.runtime.command_line import parse_options
+from batchnav.runtime.console import next_command
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from batchnav.cli.console import show
 from batchnav.cli.interrupts import interrupted_with
 from batchnav.errors import EpisodeError, few
 from batchnav.runtime.checks import check_int, check_seed
-from batchnav.runtime.files.atomic import check_target
+from batchnav.runtime.files import check_target
 
 if TYPE_CHECKING:
     from batchnav.data.episodes.episode import AnyEpisode, Episode
@@ -62,7 +62,7 @@ def make_episodes(
     from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
     from batchnav.data.sources.islands import check_rule
     from batchnav.envs.config import nav_config
-    from batchnav.runtime.console.announce import next_command, number_of
+    from batchnav.runtime.console import next_command, number_of
     from batchnav.tasks import TASKS
 
     check_rule(islands)
@@ -120,7 +120,7 @@ def _point_goals(task: str, scenes: Iterable[Scene], per_scene: int, seed: int) 
 def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
     """The scenes with some of their islands; prints what is left out."""
     from batchnav.data.sources.islands import keep_islands
-    from batchnav.runtime.console.announce import number_of
+    from batchnav.runtime.console import number_of
 
     for scene in scenes:
         try:

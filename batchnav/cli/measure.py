@@ -20,10 +20,10 @@ from batchnav.export.ros_map import agent_map, describe
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
 from batchnav.report.results import append_rows, print_agents, print_scenes
-from batchnav.runtime.console.announce import next_command
+from batchnav.runtime.bundled import bundled_name, find_episodes, find_policy, find_split
+from batchnav.runtime.console import next_command
 from batchnav.runtime.distributed import Ranks
-from batchnav.runtime.files.atomic import check_writable
-from batchnav.runtime.files.bundled import bundled_name, find_episodes, find_policy, find_split
+from batchnav.runtime.files import check_writable
 from batchnav.runtime.kernels.precompile import SHORTEST_PATH_KERNELS, precompile
 from batchnav.scene.ros_map import write_map
 from batchnav.tasks import TASKS

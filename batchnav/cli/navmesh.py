@@ -18,10 +18,9 @@ from batchnav.cli.console import show, with_axes
 from batchnav.errors import ArgumentError, BatchnavError, MeshError, NavMeshError, printable
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
-from batchnav.runtime.console.announce import next_command, number_of
-from batchnav.runtime.console.command_line import call_subcommand
-from batchnav.runtime.console.terminal import terminal
-from batchnav.runtime.files.atomic import check_target
+from batchnav.runtime.command_line import call_subcommand
+from batchnav.runtime.console import next_command, number_of, terminal
+from batchnav.runtime.files import check_target
 from batchnav.scene.axes import Up
 
 log = logging.getLogger(__name__)
@@ -119,7 +118,7 @@ def plot_navmesh(
         height: height (y) of the storey, metres; default: the storey of the main island.
     """
     from batchnav.navmesh.navmesh import NavMesh
-    from batchnav.runtime.files.atomic import replacing
+    from batchnav.runtime.files import replacing
     from batchnav.view.navmesh import draw_navmesh
 
     for name, value in [*(("start", v) for v in start or ()), *(("goal", v) for v in goal or ()), ("height", height)]:

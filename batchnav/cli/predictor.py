@@ -22,10 +22,9 @@ from batchnav.mapping.learn.recorded import RecordedMaps, record
 from batchnav.mapping.learn.train import NEAR, Schedule, log_losses, path_errors, train
 from batchnav.mapping.predictor import OccupancyNet, load_occupancy
 from batchnav.runtime.checks import check_int, check_number
-from batchnav.runtime.console.announce import announce, next_command, number_of
-from batchnav.runtime.console.progress import progress_bar
+from batchnav.runtime.console import announce, next_command, number_of, progress_bar
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.atomic import check_target
+from batchnav.runtime.files import check_target
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.positions import on_navmesh
 

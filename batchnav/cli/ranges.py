@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from batchnav.cli.interrupts import end_interrupted, interrupted_with, interrupts_arrive
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.runtime.checks import check_int, check_number
-from batchnav.runtime.console.command_line import parse_options
+from batchnav.runtime.command_line import parse_options
 
 Options = TypeVar("Options")
 Range = tuple[float, float]

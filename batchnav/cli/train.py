@@ -16,8 +16,8 @@ import tyro
 import batchnav
 from batchnav import training
 from batchnav.cli import anticipation, cartpole
-from batchnav.runtime.console.command_line import parse_options
-from batchnav.runtime.files.bundled import CONFIGS
+from batchnav.runtime.bundled import CONFIGS
+from batchnav.runtime.command_line import parse_options
 from batchnav.training.options import Options
 
 COMMON = (

@@ -23,8 +23,8 @@ import tyro
 from batchnav.cli.console import show
 from batchnav.cli.interrupts import STATUS
 from batchnav.data.folders import SCENES_DIR
-from batchnav.runtime.console.announce import next_command
-from batchnav.runtime.console.command_line import parse_options
+from batchnav.runtime.command_line import parse_options
+from batchnav.runtime.console import next_command
 
 if TYPE_CHECKING:
     from batchnav.view.viewer.session import Session
@@ -106,8 +106,8 @@ def parse(arguments: Sequence[str]) -> Options:
 def session_of(options: Options) -> Session:
     """The viewer's session: scenes, episodes and agents."""
     from batchnav.evaluation.players import environment_of, find_players
+    from batchnav.runtime.bundled import find_episodes
     from batchnav.runtime.device import resolve_device
-    from batchnav.runtime.files.bundled import find_episodes
     from batchnav.view.viewer.session import open_session
 
     device = resolve_device(options.device)

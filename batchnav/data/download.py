@@ -33,8 +33,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, Source, file_list, is_present, version_folder
 from batchnav.data.files import write_json_gz
 from batchnav.errors import BatchnavError
-from batchnav.runtime.files.atomic import replacing
-from batchnav.runtime.files.reading import open_regular, read_text
+from batchnav.runtime.files import open_regular, read_text, replacing
 
 TIMEOUT = 60.0
 """Seconds without data after which a connection counts as lost."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.files.atomic import replacing
-from batchnav.runtime.files.reading import read_regular
+from batchnav.runtime.files import read_regular, replacing
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 4096

@@ -11,7 +11,7 @@ from batchnav.data.scene_ref import GeneratedRef
 from batchnav.errors import MeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import replace_textures, restore_textures
-from batchnav.runtime.files.cache import versioned_cache_folder, warn_not_kept
+from batchnav.runtime.cache import versioned_cache_folder, warn_not_kept
 from batchnav.scene.scene import Scene, bake, make_scene
 from batchnav.types import Surface
 

@@ -14,7 +14,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 
 from batchnav.errors import BatchnavError
 from batchnav.runtime.child_processes import interrupts_blocked, interrupts_received
-from batchnav.runtime.console.progress import progress_bar
+from batchnav.runtime.console import progress_bar
 from batchnav.runtime.threads import num_threads
 
 SCENES_PER_WORKER = 8

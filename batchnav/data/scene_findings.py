@@ -11,7 +11,7 @@ from batchnav.data.sources.islands import describe_islands
 from batchnav.data.sources.orientation import mesh_warnings
 from batchnav.navmesh.islands import SMALL_ISLAND
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console import number_of
 from batchnav.scene.scene import Scene
 from batchnav.types import FAR, TriangleMesh
 

@@ -23,7 +23,7 @@ from batchnav.data.sources.islands import check_rule, keep_islands
 from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.files.atomic import as_path
+from batchnav.runtime.files import as_path
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
 from batchnav.scene.axes import Up
 from batchnav.scene.images import AppearanceConfig

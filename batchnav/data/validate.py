@@ -25,7 +25,7 @@ from batchnav.data.scenes import find_scene, played_scene
 from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console import number_of
 from batchnav.scene.scene import Scene
 
 DISTANCE_TOLERANCE = 0.01

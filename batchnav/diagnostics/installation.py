@@ -11,8 +11,8 @@ import shutil
 from typing import NamedTuple
 
 from batchnav.errors import ArgumentError
+from batchnav.runtime.cache import cache_folder, private_folder
 from batchnav.runtime.extras import install_command
-from batchnav.runtime.files.cache import cache_folder, private_folder
 
 PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
 """Packages that every machine needs."""

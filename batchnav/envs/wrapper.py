@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from batchnav.runtime.wrapped import vec_env
+from batchnav.runtime.conversion import vec_env
 from batchnav.types import Observation, VecEnv
 
 

@@ -14,7 +14,7 @@ from batchnav.errors import ArgumentError
 from batchnav.mapping.mapper import Mapper
 from batchnav.mapping.state import MapLayers
 from batchnav.observation import Spec
-from batchnav.runtime.console.progress import Show
+from batchnav.runtime.console import Show
 from batchnav.types import Metric
 
 STEPS_BETWEEN_CHECKS = 16

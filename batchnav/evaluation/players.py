@@ -21,8 +21,8 @@ from batchnav.envs.config import PRESETS, NavConfig, config_of, nav_config, warn
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.policy.weights import load_policy
-from batchnav.runtime.files.bundled import WEIGHTS, find_policy
-from batchnav.runtime.files.reading import read_regular
+from batchnav.runtime.bundled import WEIGHTS, find_policy
+from batchnav.runtime.files import read_regular
 from batchnav.tasks import TASKS
 
 DEFAULT_TASK = "pointnav"

@@ -16,7 +16,7 @@ from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.run import Evaluation, Played
 from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.device import machine
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files import replacing
 from batchnav.tasks import TASKS
 
 

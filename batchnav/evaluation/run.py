@@ -31,8 +31,7 @@ from batchnav.evaluation.trajectories import (
     goal_images,
     images_along,
 )  # fmt: skip
-from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.console.progress import progress_bar
+from batchnav.runtime.console import number_of, progress_bar
 from batchnav.runtime.distributed import Ranks
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank

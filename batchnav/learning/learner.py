@@ -30,10 +30,9 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.memory import State, copy_state_, state_tensors
 from batchnav.policy.observations import as_dict
 from batchnav.policy.weights import check_names_and_shapes
-from batchnav.runtime.conversion import check_torch, copied_to_cpu
+from batchnav.runtime.conversion import check_torch, copied_to_cpu, vec_env
 from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.kernels.graphs import Graphs
-from batchnav.runtime.wrapped import vec_env
 from batchnav.types import VecEnv
 
 PER_RANK = ("memory", "obs", "start", "prev_action", "env")

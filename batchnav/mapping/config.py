@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from batchnav.runtime.files.bundled import find_anticipation
+from batchnav.runtime.bundled import find_anticipation
 
 
 @dataclass(frozen=True)

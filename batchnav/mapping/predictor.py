@@ -23,11 +23,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from batchnav.errors import CheckpointError
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.state import PREDICTION_INTERVAL, SIDE, MapLayers, MapState
-from batchnav.runtime.files.atomic import replacing, safetensors_bytes
-from batchnav.runtime.files.bundled import check_bundled, find_anticipation
-from batchnav.runtime.files.reading import open_tensors, tensor_errors
-from batchnav.runtime.torch_compile import compiled
-from batchnav.runtime.torch_defaults import torch_defaults
+from batchnav.runtime.bundled import check_bundled, find_anticipation
+from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
+from batchnav.runtime.torch_defaults import compiled, torch_defaults
 
 WINDOW = 128
 """Cells along a side of the predicted window around the agent: 25.6 m at the finest resolution."""

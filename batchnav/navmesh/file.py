@@ -19,8 +19,7 @@ import numpy as np
 from batchnav.errors import NavMeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, Tile
-from batchnav.runtime.files.atomic import as_path, replacing
-from batchnav.runtime.files.reading import read_regular
+from batchnav.runtime.files import as_path, read_regular, replacing
 
 SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7
 SET_HEADER = struct.Struct("<3i3f2f2i")

@@ -40,8 +40,7 @@ from batchnav.policy.observations import (
     num_categories,
     spaces_to_read,
 )
-from batchnav.runtime.torch_compile import compiled
-from batchnav.runtime.torch_defaults import torch_defaults
+from batchnav.runtime.torch_defaults import compiled, torch_defaults
 
 PREVIOUS_ACTION = "previous action"
 """Key of the previous action's embedding in `ActorCritic.body_inputs`."""

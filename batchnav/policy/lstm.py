@@ -14,7 +14,7 @@ from batchnav.policy import lstm_cpu
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory
 from batchnav.policy.triton_support import has_triton
-from batchnav.runtime.torch_compile import compiled
+from batchnav.runtime.torch_defaults import compiled
 
 FUSED_SEQUENCES = 1024
 """Largest number of sequences in a minibatch for training with `lstm_triton`, which is faster at 256 and 1,024."""

@@ -21,10 +21,9 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.observations import MAX_CATEGORIES
+from batchnav.runtime.bundled import check_bundled, find_policy
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.atomic import replacing, safetensors_bytes
-from batchnav.runtime.files.bundled import check_bundled, find_policy
-from batchnav.runtime.files.reading import open_tensors, tensor_errors
+from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
 
 FORMAT = "batchnav policy 2"
 DTYPES = (torch.float32, torch.bfloat16)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.files.reading import read_text
+from batchnav.runtime.files import read_text
 
 # Reading a run's `metrics.jsonl`
 

@@ -27,8 +27,7 @@ from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words, load_
 from batchnav.report.page import as_yaml, command, now, render
 from batchnav.report.results import commit, versions
 from batchnav.runtime.device import machine
-from batchnav.runtime.files.atomic import replacing
-from batchnav.runtime.files.reading import read_text
+from batchnav.runtime.files import read_text, replacing
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.types import Metric

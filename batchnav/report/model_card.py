@@ -17,8 +17,8 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.charts import in_words, load_metrics, series, smooth
 from batchnav.report.results import save_chart
-from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.console import number_of
+from batchnav.runtime.files import replacing
 from batchnav.tasks.pointnav import PointNavConfig
 from batchnav.types import Metric
 

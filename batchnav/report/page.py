@@ -18,7 +18,7 @@ from batchnav.config import to_dict
 from batchnav.errors import CheckpointError, shell_word
 from batchnav.report.charts import COLOURS, LEARNING, Rows, charts, is_plottable
 from batchnav.report.results import commit
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files import replacing
 
 log = logging.getLogger(__name__)
 

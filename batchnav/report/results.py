@@ -19,10 +19,9 @@ from rich.table import Table
 
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Summary, format_interval
-from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.console.terminal import terminal
+from batchnav.runtime.console import number_of, terminal
 from batchnav.runtime.device import machine
-from batchnav.runtime.files.reading import read_text
+from batchnav.runtime.files import read_text
 from batchnav.types import Metric
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from batchnav.errors import ArgumentError, DeviceError
-from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console import number_of
 from batchnav.runtime.extras import install_command
 from batchnav.runtime.kernels.decorators import cuda
 

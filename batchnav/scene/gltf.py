@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from batchnav.errors import MeshError
-from batchnav.runtime.files.named_files import read_named_file
+from batchnav.runtime.files import read_named_file
 from batchnav.scene.formats import point_cloud_error
 from batchnav.scene.gltf_materials import GltfMaterials
 from batchnav.scene.gltf_nodes import NAMED, ObjectNodes, check_forest, node_matrix
@@ -57,7 +57,7 @@ def read_gltf(
     """Vertices f64 [V, 3] and faces i64 [F, 3] of a .glb or .gltf file in its world frame; surface with `appearance`.
 
     Raises MeshError where a size or an index is invalid, nodes do not form a forest, a buffer is outside the file's
-    data root (`runtime/files/named_files.py`), or the compression is not supported. Warns about unsupported features
+    data root (`runtime/files.py`), or the compression is not supported. Warns about unsupported features
     that may change geometry: extensions, skins, morph targets.
     """
     try:

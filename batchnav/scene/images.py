@@ -15,7 +15,7 @@ from PIL import Image
 
 from batchnav.config import in_range
 from batchnav.errors import MeshError, few
-from batchnav.runtime.files.named_files import read_named_file
+from batchnav.runtime.files import read_named_file
 from batchnav.scene.textures import halved
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TGA", "TIFF", "WEBP")
@@ -60,7 +60,7 @@ class Images:
         return self._found[key]
 
     def file(self, name: str) -> bytes:
-        """Content of a file that the mesh file names (`runtime/files/named_files.py`); MeshError for invalid names."""
+        """Content of a file that the mesh file names (`runtime/files.py`); MeshError for invalid names."""
         return read_named_file(self.path, name, MeshError)
 
     def note(self, problem: str) -> None:

@@ -15,8 +15,7 @@ import numpy as np
 
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
-from batchnav.runtime.files.atomic import as_path, replacing
-from batchnav.runtime.files.reading import read_regular
+from batchnav.runtime.files import as_path, read_regular, replacing
 from batchnav.scene.dae import read_dae, up_axis
 from batchnav.scene.formats import point_cloud_error, unsupported_format
 from batchnav.scene.frames import Up, check_up, recentred, rotation_of

@@ -29,8 +29,7 @@ from PIL import Image
 
 from batchnav.config import read_yaml
 from batchnav.errors import ConfigError, MeshError, shortened
-from batchnav.runtime.files.atomic import replacing
-from batchnav.runtime.files.named_files import read_named_file
+from batchnav.runtime.files import read_named_file, replacing
 from batchnav.scene.images import FORMATS, open_image
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from batchnav.errors import NavMeshError
 from batchnav.navmesh import navmesh as navmesh_module
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.files.cache import cache_folder, warn_not_kept
+from batchnav.runtime.cache import cache_folder, warn_not_kept
+from batchnav.runtime.console import number_of
 from batchnav.runtime.kernels.precompile import SCENE_KERNELS, precompile
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.frames import COARSEST, NO_ORIGIN, with_origin

@@ -17,7 +17,7 @@ from batchnav.geometry.pose import forward
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function
 from batchnav.runtime.kernels.loops import kernel
-from batchnav.runtime.kernels.step_rng import CAMERA, step_uniforms
+from batchnav.runtime.kernels.rng import CAMERA, step_uniforms
 from batchnav.sensors.sensor import Cameras, NoiseCounters
 
 MAIN = ""

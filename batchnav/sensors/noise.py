@@ -12,7 +12,7 @@ from batchnav.errors import ArgumentError
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function, lean_function
 from batchnav.runtime.kernels.loops import kernel
-from batchnav.runtime.kernels.step_rng import RGB, normal_quantile, step_uniforms
+from batchnav.runtime.kernels.rng import RGB, normal_quantile, step_uniforms
 from batchnav.sensors.sensor import NoiseCounters
 
 BLOCK = 128

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from batchnav.errors import ConfigError
-from batchnav.runtime.files.reading import read_array
+from batchnav.runtime.files import read_array
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import lean_function
 from batchnav.runtime.kernels.loops import kernel
-from batchnav.runtime.kernels.step_rng import DEPTH, normal_quantile
+from batchnav.runtime.kernels.rng import DEPTH, normal_quantile
 from batchnav.sensors.noise import checked_noise, pixel_uniforms
 from batchnav.sensors.sensor import NoiseCounters
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from batchnav.runtime.kernels.decorators import lean_function
-from batchnav.runtime.kernels.step_rng import ACTUATION, normal_quantile, step_uniforms
+from batchnav.runtime.kernels.rng import ACTUATION, normal_quantile, step_uniforms
 from batchnav.sim.episodes import agent_number
 
 MEANS_AND_VARIANCES: dict[tuple[str, str], tuple[tuple[float, ...], tuple[float, ...]]] = {

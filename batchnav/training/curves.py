@@ -20,8 +20,7 @@ from torch.utils.tensorboard import summary
 
 from batchnav.errors import CheckpointError, printable
 from batchnav.report.charts import parse_row
-from batchnav.runtime.files.atomic import replacing
-from batchnav.runtime.files.reading import read_text
+from batchnav.runtime.files import read_text, replacing
 
 
 class Curves:

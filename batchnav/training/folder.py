@@ -28,8 +28,7 @@ from batchnav.config import load_config, shortened, to_dict
 from batchnav.errors import CheckpointError
 from batchnav.report.charts import Rows, load_metrics
 from batchnav.report.page import RunPage
-from batchnav.runtime.files.atomic import check_writable, lock_folder, remove_leftovers, replacing
-from batchnav.runtime.files.reading import read_text
+from batchnav.runtime.files import check_writable, lock_folder, read_text, remove_leftovers, replacing
 from batchnav.training.curves import Curves, flat
 from batchnav.training.resume_file import ResumeFile
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from batchnav.data.scene_ref import scene_ids
 from batchnav.errors import printable, shell_word
 from batchnav.learning.learner import Learner
-from batchnav.runtime.console.announce import next_command, number_of
+from batchnav.runtime.console import next_command, number_of
 from batchnav.runtime.device import machine
 from batchnav.training.config import TrainingConfig
 

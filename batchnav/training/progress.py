@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from batchnav.runtime.console.terminal import terminal
+from batchnav.runtime.console import terminal
 
 SECONDS_BETWEEN_LINES = 15.0
 """Interval of plain lines, seconds, where the output is not a terminal."""

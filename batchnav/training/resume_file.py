@@ -16,8 +16,7 @@ from typing import Any
 import torch
 
 from batchnav.errors import CheckpointError
-from batchnav.runtime.files.atomic import replacing
-from batchnav.runtime.files.reading import read_regular
+from batchnav.runtime.files import read_regular, replacing
 
 _SEAL = b"sha256:"
 """Prefix of the last 71 bytes, the checksum. They follow torch's file; torch ignores them."""

@@ -17,11 +17,11 @@ import tyro
 
 from batchnav.config import load_config, validate
 from batchnav.errors import ConfigError, shortened
-from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.console.command_line import parse_options
+from batchnav.runtime.bundled import find_config
+from batchnav.runtime.command_line import parse_options
+from batchnav.runtime.console import number_of
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed import start_local_ranks
-from batchnav.runtime.files.bundled import find_config
 from batchnav.training.config import TrainingConfig
 from batchnav.training.environment import prepare
 from batchnav.training.folder import CONFIG_NAME, RunFolder

@@ -11,8 +11,8 @@ from batchnav.envs.observations import goal_categories_of
 from batchnav.evaluation.play import evaluate
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
+from batchnav.runtime.bundled import find_split
 from batchnav.runtime.distributed import Ranks
-from batchnav.runtime.files.bundled import find_split
 from batchnav.tasks import TASKS
 from batchnav.training.config import TrainingConfig
 from batchnav.training.environment import fixed_episodes

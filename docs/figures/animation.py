@@ -21,7 +21,7 @@ from batchnav.errors import BatchnavError
 from batchnav.evaluation.play import Recording
 from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.run import Evaluation
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files import replacing
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.scene import Scene
 from batchnav.sensors.scene_images import render

@@ -20,7 +20,7 @@ from PIL import Image
 from batchnav.data.episodes.generate import generate_episodes
 from batchnav.data.scenes import find_scenes
 from batchnav.errors import BatchnavError
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files import replacing
 from batchnav.scene.scene import Scene
 from batchnav.view.topdown import BLUE, PAPER, TopDownMap
 

@@ -30,7 +30,7 @@ from batchnav.mapping.costs import FREE
 from batchnav.mapping.state import SIDE
 from batchnav.procedural import make_material_library
 from batchnav.renderers.choose import make_renderer
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files import replacing
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene

@@ -51,7 +51,7 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import PRESETS
 from batchnav.errors import EpisodeError
 from batchnav.procedural import EPISODE_FAMILIES, FAMILIES, SPLITS
-from batchnav.runtime.files.bundled import EPISODES
+from batchnav.runtime.bundled import EPISODES
 from batchnav.scene.scene import Scene
 
 NUM_SCENES = 20

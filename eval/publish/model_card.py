@@ -28,8 +28,8 @@ from batchnav.policy.weights import load_policy, save_policy
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.model_card import Trained, write_model_card
 from batchnav.report.results import append_rows, print_agents
+from batchnav.runtime.bundled import EPISODES, WEIGHTS
 from batchnav.runtime.device import machine, resolve_device
-from batchnav.runtime.files.bundled import EPISODES, WEIGHTS
 from batchnav.tasks.goal_task import METRIC_SPECS
 from batchnav.training.config import TrainingConfig
 from batchnav.training.folder import CONFIG_NAME

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any, NamedTuple
 
-from batchnav.runtime.files.bundled import ASSETS, WEIGHTS
+from batchnav.runtime.bundled import ASSETS, WEIGHTS
 from eval.publish.summary import Figure, Row, machine, markdown, newest, rounded
 
 SPLITS = {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from batchnav.evaluation.players import HASH_DIGITS
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.results import rows_of
-from batchnav.runtime.files.bundled import ASSETS, WEIGHTS
+from batchnav.runtime.bundled import ASSETS, WEIGHTS
 
 Row = dict[str, Any]
 Agent = tuple[str, int | None, int, str]

@@ -41,7 +41,7 @@ from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import make_plan
 from batchnav.procedural.plans import CELL
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files import replacing
 from batchnav.scene.scene import Scene
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import draw_episode

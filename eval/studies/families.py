@@ -22,8 +22,8 @@ from batchnav.evaluation.results import result_rows
 from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.results import append_rows, print_agents
+from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.bundled import EPISODES
 from batchnav.tasks.goal_task import METRIC_SPECS
 
 

@@ -31,7 +31,7 @@ from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.habitat import HabitatAgent
 from batchnav.habitat.simulator import Comparison, check_comparable, side_by_side
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files import replacing
 
 COMPARED = ("success", "spl", "steps", "collisions", "path_length", "distance_to_goal")
 """Metrics in the table."""

@@ -34,8 +34,8 @@ from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
 from batchnav.procedural import ScanDefects, degrade
 from batchnav.report.results import STYLE
+from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.bundled import EPISODES
 from batchnav.scene.scene import make_scene
 from batchnav.training.config import TrainingConfig
 from batchnav.training.folder import RunFolder

@@ -36,8 +36,8 @@ from batchnav.evaluation.players import Player, find_players
 from batchnav.evaluation.results import result_rows
 from batchnav.evaluation.run import Evaluation
 from batchnav.report.results import append_rows, print_agents
+from batchnav.runtime.bundled import find_split
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.bundled import find_split
 from batchnav.tasks.imagenav import ImageNav
 
 Goals = Literal["own", "same_scene", "other_scene"]

@@ -40,7 +40,7 @@ from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.report.results import print_agents
-from batchnav.runtime.files.bundled import EPISODES
+from batchnav.runtime.bundled import EPISODES
 from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.goal_task import METRIC_SPECS
 from eval.studies.failures import by_outcome, outcomes

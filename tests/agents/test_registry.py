@@ -20,7 +20,7 @@ from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.mapping.config import MapConfig
-from batchnav.runtime.files.bundled import POLICIES
+from batchnav.runtime.bundled import POLICIES
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 

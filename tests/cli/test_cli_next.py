@@ -14,7 +14,7 @@ from batchnav.cli.options import EvaluateOptions
 from batchnav.data.episodes.episode_file import save_episodes
 from batchnav.mapping.learn.batches import HELD_OUT
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runtime.files.bundled import find_episodes
+from batchnav.runtime.bundled import find_episodes
 from batchnav.scene.mesh import load_mesh
 from batchnav.training import start
 from batchnav.view.viewer.app import Viewer

@@ -10,7 +10,7 @@ from worlds import write_floor
 
 from batchnav.config import load_config
 from batchnav.errors import MeshError
-from batchnav.runtime.files.bundled import CONFIGS
+from batchnav.runtime.bundled import CONFIGS
 from batchnav.training import start
 from batchnav.training.config import TrainingConfig
 

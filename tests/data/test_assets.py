@@ -14,8 +14,8 @@ import torch
 import batchnav
 from batchnav.errors import CheckpointError
 from batchnav.policy.weights import load_policy, save_policy
-from batchnav.runtime.files import bundled
-from batchnav.runtime.files.bundled import ASSETS
+from batchnav.runtime import bundled
+from batchnav.runtime.bundled import ASSETS
 
 BUNDLED = "policies/pointnav_h200/policy.safetensors"
 PROJECTS = ("pyproject.toml", "assets/pyproject.toml")

@@ -13,7 +13,7 @@ from worlds import write_floor
 import batchnav
 from batchnav.data.parallel import in_parallel
 from batchnav.errors import MeshError
-from batchnav.runtime.console import announce, progress
+from batchnav.runtime import console
 
 
 def test_a_scene_by_name_or_path(tmp_path):
@@ -32,26 +32,26 @@ def test_a_folder_of_mesh_files(tmp_path):
 
 def test_progress_is_lines_where_there_is_no_terminal(monkeypatch):
     told, clock = [], itertools.count()
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(progress, "announce", told.append)
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(console, "announce", told.append)
     list(in_parallel(abs, range(3), "scenes", per_worker=8))
     assert told == ["scenes: 1 of 3", "scenes: 2 of 3, about 1 s left", "scenes: 3 of 3"]  # the first compiles kernels
 
 
 def test_lines_go_to_the_log_or_to_stderr(capsys, caplog, monkeypatch):
     with caplog.at_level(logging.INFO, "batchnav"):
-        announce.announce("one")
+        console.announce("one")
     assert caplog.messages == ["one"] and capsys.readouterr().err == ""
-    monkeypatch.setattr(announce.log, "hasHandlers", lambda: False)
-    announce.announce("two")
+    monkeypatch.setattr(console.log, "hasHandlers", lambda: False)
+    console.announce("two")
     assert capsys.readouterr().err == "two\n"
-    level = announce.log.level
-    announce.log.setLevel(logging.ERROR)  # as ranks but the first
+    level = console.log.level
+    console.log.setLevel(logging.ERROR)  # as ranks but the first
     try:
-        announce.announce("three")
+        console.announce("three")
     finally:
-        announce.log.setLevel(level)
+        console.log.setLevel(level)
     assert capsys.readouterr().err == ""
 
 

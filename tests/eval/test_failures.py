@@ -7,7 +7,7 @@ import pytest
 
 from batchnav.data.scenes import find_scene
 from batchnav.errors import ArgumentError
-from batchnav.runtime.files.bundled import find_policy
+from batchnav.runtime.bundled import find_policy
 from eval.studies import failures
 
 

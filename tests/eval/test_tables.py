@@ -7,7 +7,7 @@ import pytest
 
 from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.report import results
-from batchnav.runtime.files.bundled import ASSETS
+from batchnav.runtime.bundled import ASSETS
 from eval.publish import agents, readme, summary, tables
 from tests.pages import ROOT
 

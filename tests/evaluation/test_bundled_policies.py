@@ -12,7 +12,7 @@ from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.cli import evaluate
 from batchnav.envs.config import config_of
 from batchnav.evaluation.players import find_players
-from batchnav.runtime.files.bundled import EPISODES, POLICIES
+from batchnav.runtime.bundled import EPISODES, POLICIES
 from batchnav.sim.bodies import FORWARD
 from batchnav.tasks import TASKS
 

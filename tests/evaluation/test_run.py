@@ -13,7 +13,7 @@ from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.results import non_default_settings
 from batchnav.evaluation.run import Evaluation
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runtime.console import progress
+from batchnav.runtime import console
 from batchnav.scene.mesh import load_mesh
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks.pointnav import PointNavConfig
@@ -38,9 +38,9 @@ def test_scenes_are_for_the_agents_body(tmp_path):
 
 def test_progress_names_agent_steps_and_time_left(tmp_path, monkeypatch):
     lines: list[str] = []
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(progress, "announce", lines.append)
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=iter(2.0 ** np.arange(1000)).__next__))
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(console, "announce", lines.append)
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=iter(2.0 ** np.arange(1000)).__next__))
     path = write_episodes(tmp_path / "mine.json.gz", [str(write_floor(tmp_path / "floor.ply"))])
     evaluation = Evaluation(path, torch.device("cpu"), BodyConfig())
     for name in ("random", "greedy"):
@@ -66,11 +66,11 @@ def test_progress_names_agent_steps_and_time_left(tmp_path, monkeypatch):
 def test_lines_of_progress(calls, expected, monkeypatch):
     """The calls come after 40, 50 and 60 s."""
     lines: list[str] = []
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(progress, "announce", lines.append)
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(console, "announce", lines.append)
     seconds = iter([0.0, 40.0, 50.0, 60.0])
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    with progress.progress_bar("maps", 12) as show:
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    with console.progress_bar("maps", 12) as show:
         for done, step, most_steps in calls:
             show(done, step, most_steps)
     assert lines[-1] == expected
@@ -80,9 +80,9 @@ def test_lines_of_progress_become_rarer(monkeypatch):
     """A line every 5 s at first, later one for each tenth of the elapsed time."""
     lines: list[str] = []
     seconds = iter(range(-1, 1000))
-    monkeypatch.setattr(progress, "announce", lines.append)
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
-    with progress.progress_bar("maps", 1000) as show:
+    monkeypatch.setattr(console, "announce", lines.append)
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    with console.progress_bar("maps", 1000) as show:
         for done in range(500):
             show(done)
     numbers = [int(line.split()[1]) for line in lines]

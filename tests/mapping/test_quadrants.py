@@ -14,7 +14,7 @@ from batchnav.evaluation.players import find_players
 from batchnav.evaluation.run import Evaluation
 from batchnav.mapping import quadrants
 from batchnav.mapping.state import CELLS, CELLS_PER_WORD, SIDE, MapState
-from batchnav.runtime.files.bundled import find_split
+from batchnav.runtime.bundled import find_split
 from batchnav.runtime.kernels.arrays import view
 
 

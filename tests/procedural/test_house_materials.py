@@ -25,8 +25,8 @@ from batchnav.procedural.materials.surface import CATEGORIES, house_surface
 from batchnav.procedural.materials.textures import FIRST, LIBRARY, METRES, SIDE, TEXTURE_FAMILIES, texture
 from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids, makes
+from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.distributed import Ranks
-from batchnav.runtime.files.bundled import EPISODES
 from batchnav.scene import material_sampling
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance, pack_appearance
 from batchnav.scene.bank import SceneBank

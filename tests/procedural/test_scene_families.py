@@ -20,7 +20,7 @@ from batchnav.procedural import (
 )
 from batchnav.procedural.degrade import LARGEST_EDGE, outside
 from batchnav.report.model_card import EPISODE_TITLES
-from batchnav.runtime.files.bundled import find_episodes
+from batchnav.runtime.bundled import find_episodes
 from batchnav.scene.mesh import check_mesh
 
 SEEDS = (0, 1, 3, 12)

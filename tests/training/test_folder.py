@@ -283,7 +283,7 @@ def test_a_failed_save_leaves_the_last_one(out, run, monkeypatch):
         def full(handle):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("batchnav.runtime.files.atomic.os.fsync", full)
+        monkeypatch.setattr("batchnav.runtime.files.os.fsync", full)
         with pytest.raises(CheckpointError, match=r"cannot be written.*No space left"):
             folder.save(learner_state(30))
     monkeypatch.undo()

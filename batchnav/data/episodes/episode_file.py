@@ -26,7 +26,7 @@ from batchnav.data.episodes.fields import (
 )
 from batchnav.data.files import is_number
 from batchnav.errors import EpisodeError, shortened
-from batchnav.runtime.files.atomic import as_path
+from batchnav.runtime.files import as_path
 
 OTHER_TASKS = {
     "goal_image_id": "InstanceImageNav",  # before ObjectNav: its episodes have a category too

@@ -33,8 +33,8 @@ from batchnav.data.sources.mesh_files import is_hidden, one_per_scene
 from batchnav.data.sources.scene_source import SceneSource, stage_source
 from batchnav.errors import ArgumentError, EpisodeError, MeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.files.atomic import as_path
+from batchnav.runtime.console import number_of
+from batchnav.runtime.files import as_path
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 from batchnav.tasks.episode_sampling import EpisodeTable

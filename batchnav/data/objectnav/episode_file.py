@@ -30,7 +30,7 @@ from batchnav.data.episodes.fields import (
 from batchnav.data.files import is_number
 from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
 from batchnav.errors import EpisodeError, shortened
-from batchnav.runtime.files.atomic import as_path
+from batchnav.runtime.files import as_path
 
 _TASK_IDS = "category_to_task_category_id"
 _ANNOTATION_IDS = ("category_to_scene_annotation_category_id", "category_to_mp3d_category_id")

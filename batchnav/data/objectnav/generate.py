@@ -23,7 +23,7 @@ from batchnav.data.objectnav.rules import EpisodeRules, Rules, rules_named
 from batchnav.errors import EpisodeError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.checks import check_int, check_seed
-from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console import number_of
 from batchnav.scene.scene import Scene
 from batchnav.tasks.episode_sampling import keep_detour
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from batchnav.errors import MeshError
-from batchnav.runtime.files.atomic import replacing
+from batchnav.runtime.files import replacing
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 
 _ARRAYS = ("view_points", "headings", "iou")

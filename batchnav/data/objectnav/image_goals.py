@@ -23,7 +23,7 @@ from batchnav.data.objectnav.rules import rules_named
 from batchnav.data.objectnav.view_points import cache_file, with_goals
 from batchnav.geometry.camera import tan_half
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runtime.console.progress import progress_bar
+from batchnav.runtime.console import progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.goals import NO_IMAGES, SceneGoals

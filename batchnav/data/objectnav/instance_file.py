@@ -32,8 +32,8 @@ from batchnav.data.objectnav.generate import category_episodes, in_turn
 from batchnav.data.objectnav.rules import rules_named
 from batchnav.errors import EpisodeError, shortened
 from batchnav.runtime.checks import check_int, check_seed
-from batchnav.runtime.console.announce import number_of
-from batchnav.runtime.files.atomic import as_path
+from batchnav.runtime.console import number_of
+from batchnav.runtime.files import as_path
 from batchnav.scene.goals import NO_IMAGES, ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
 

@@ -9,7 +9,7 @@ import numpy as np
 from batchnav.data.episodes.episode import Episode
 from batchnav.data.episodes.playing import is_near, off_navmesh
 from batchnav.data.objectnav.episode import ObjectNavEpisode
-from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console import number_of
 from batchnav.scene.goals import ObjectGoal
 from batchnav.scene.scene import Scene
 

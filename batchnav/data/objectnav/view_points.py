@@ -23,9 +23,9 @@ from batchnav.data.objectnav.rules import Rules, ViewPointRules, rules_named
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.errors import ArgumentError
 from batchnav.navmesh import file as navmesh_file
-from batchnav.runtime.console.progress import progress_bar
+from batchnav.runtime.cache import versioned_cache_folder
+from batchnav.runtime.console import progress_bar
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files.cache import versioned_cache_folder
 from batchnav.runtime.threads import num_threads
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene

@@ -17,7 +17,7 @@ from batchnav.data.sources.islands import ceiling_above
 from batchnav.data.sources.scene_source import SceneSource
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.islands import SMALL_ISLAND, list_islands, main_island
-from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console import number_of
 from batchnav.scene.mesh import SUFFIXES
 from batchnav.scene.scene import Scene
 

@@ -40,8 +40,7 @@ from batchnav.geometry import triangle
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.files.atomic import replacing, safetensors_bytes
-from batchnav.runtime.files.reading import open_tensors, tensor_errors
+from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
 from batchnav.scene import bvh
 from batchnav.scene.bvh import BVH
 from batchnav.scene.checks import check_scene_arrays
@@ -74,7 +73,7 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: 
         scene: the scene.
         path: file to write.
         made_from: `fingerprint` of the scene's source.
-        durable: as in `runtime.files.atomic.replacing`.
+        durable: as in `runtime.files.replacing`.
     """
     surface, arrays = _mesh_arrays(scene)
     arrays["navmesh"] = np.frombuffer(bytearray(navmesh_file.serialise(scene.navmesh.file)), np.uint8)

@@ -19,8 +19,7 @@ from batchnav.mapping.learn.losses import (
 )
 from batchnav.mapping.learn.recorded import RecordedMaps
 from batchnav.mapping.predictor import OccupancyNet, save_occupancy
-from batchnav.runtime.console.announce import announce
-from batchnav.runtime.console.progress import progress_bar
+from batchnav.runtime.console import announce, progress_bar
 
 WEIGHT_DECAY, WARM_UP = 1e-3, 100
 """Weight decay of AdamW; number of steps over which the learning rate rises linearly."""

@@ -10,15 +10,62 @@ import fcntl
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from numba.core import event as events
 from numba.core.compiler_lock import global_compiler_lock
 
-from batchnav.runtime.console.announce import announce
-from batchnav.runtime.console.compilations import SECONDS, name_of
-from batchnav.runtime.files.cache import versioned_cache_folder, warn_not_kept
+from batchnav.runtime.cache import cache_folder, versioned_cache_folder, warn_not_kept
+from batchnav.runtime.console import announce, number_of
+
+# Status lines about kernels that numba compiles; importing this module announces them
+
+SECONDS = 1.0
+"""Shortest compilation, and shortest wait for one, that gets a line of its own, seconds."""
+
+
+class Compilations(events.Listener):
+    """Announces the kernels that numba compiles; nested compilations count as one."""
+
+    def __init__(self) -> None:
+        self.count, self.seconds = 0, 0.0
+        self._depth, self._start = 0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        """Start of a compilation."""
+        if self._depth == 0:
+            self._start = time.perf_counter()
+            if self.count == 0:
+                announce(f"compiling kernels, once; cached in {cache_folder()}; first: {_name(event)}")
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """End of a compilation."""
+        self._depth -= 1
+        if self._depth == 0:
+            took = time.perf_counter() - self._start
+            self.count, self.seconds = self.count + 1, self.seconds + took
+            if took >= SECONDS:
+                so_far = f"{number_of(self.count, 'kernel')} so far, {self.seconds:.0f} s"
+                announce(f"compiled {_name(event)} in {took:.0f} s; {so_far}")
+
+
+def _name(event: Any) -> str:
+    if not isinstance(event.data, dict) or "dispatcher" not in event.data:
+        return "a CUDA kernel"  # the CUDA compiler gives no name
+    return name_of(event.data["dispatcher"].py_func)
+
+
+def name_of(kernel: Callable) -> str:
+    """Name of a kernel within the package, for example "navmesh.batch.step_cpu"."""
+    return f"{kernel.__module__.removeprefix('batchnav.')}.{kernel.__name__}"
+
+
+compilations = Compilations()
+events.register("numba:compile", compilations)
+
 
 LONGEST_SECONDS = 600.0
 """Longest wait for another process, which may be suspended, seconds; then this process compiles the kernel itself."""

@@ -15,7 +15,7 @@ from typing import Any
 from numba.core.caching import NullCache
 
 from batchnav.errors import ArgumentError
-from batchnav.runtime.files.cache import versioned_cache_folder
+from batchnav.runtime.cache import versioned_cache_folder
 
 COMPILERS = (
     "numba-cuda", "llvmlite", "cuda-core", "cuda-bindings",
@@ -48,7 +48,7 @@ class CubinCache(NullCache):
     def save_overload(self, argument_types: tuple, kernel: Any) -> None:
         """Store a compiled kernel; logs a warning on failure, as on a full disk."""
         # Imported here, so that kernels, navmeshes and BVHs in the cache do not depend on that module and on `config`.
-        from batchnav.runtime.files.atomic import replacing
+        from batchnav.runtime.files import replacing
 
         path = self._path(argument_types, kernel.codegen)
         try:

@@ -13,7 +13,7 @@ import numba
 from numba import cuda, types
 from numba.core.caching import IndexDataCacheFile
 
-from batchnav.runtime.files.cache import versioned_cache_folder
+from batchnav.runtime.cache import versioned_cache_folder
 from batchnav.runtime.kernels.compile_lock import compiled_once
 from batchnav.runtime.kernels.compiler import LoopCompiler, PartCompiler
 from batchnav.runtime.kernels.cubins import CubinCache

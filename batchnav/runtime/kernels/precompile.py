@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from numba import config
 
-from batchnav.runtime.files.cache import versioned_cache_folder
+from batchnav.runtime.cache import versioned_cache_folder
 from batchnav.runtime.threads import num_threads
 
 ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS = (

@@ -11,7 +11,7 @@ from batchnav.data.habitat import search
 from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
 from batchnav.data.habitat.search import Search
 from batchnav.errors import ArgumentError, MeshError
-from batchnav.runtime.files.atomic import remove_leftovers
+from batchnav.runtime.files import remove_leftovers
 
 NAMES = ("stages/a.glb", "stages/b.glb", "stages/.hidden.glb", "stages/deep/c.glb", "objects/a.json", "x[1].glb")
 

@@ -83,7 +83,7 @@ def private_folder(folder: Path) -> Path:
 @functools.cache
 def _sources(module: str) -> frozenset[Path]:
     """Source files of the package that a module depends on: its own file and, recursively, the modules it imports."""
-    package = Path(__file__).parents[2]
+    package = Path(__file__).parents[1]
     stem = package.joinpath(*module.split(".")[1:])
     own = stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
     found, todo = set(), [own]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchnav.errors import ArgumentError
-from batchnav.runtime.files import cache
+from batchnav.runtime import cache
 
 
 @pytest.fixture

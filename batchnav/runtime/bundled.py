@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, EpisodeError
-from batchnav.runtime.files.atomic import as_path
+from batchnav.runtime.files import as_path
 
-PACKAGE = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[1]
 """Folder of the package `batchnav`."""
 
 

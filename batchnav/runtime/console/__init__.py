@@ -1,1 +1,0 @@
-"""Progress bars and status lines."""

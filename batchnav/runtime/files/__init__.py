@@ -1,1 +1,0 @@
-"""Atomic file writes, bundled files and the cache folder."""
