@@ -33,8 +33,8 @@ from batchnav.runtime.files import read_regular
 T = TypeVar("T")
 
 __all__ = [
-    "BASE", "CHOICES", "KINDS", "PRESETS", "Registry", "bounded", "from_dict", "in_range", "load_config", "sectioned",
-    "shortened", "to_dict", "validate",
+    "BASE", "CHOICES", "KINDS", "PRESETS", "Registry", "Sections", "bounded", "from_dict", "in_range", "load_config",
+    "sectioned", "shortened", "to_dict", "validate",
 ]  # fmt: skip
 
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 2**20, 32, 100_000
@@ -96,6 +96,15 @@ class Registry(UserDict[str, Any]):
     def sections(self) -> dict[str, type]:
         """Configurations of the parts that have settings, by name of the section."""
         return {section: self[name].Config for name in self if (section := self.section(name)) is not None}
+
+
+class Sections:
+    """Base of dataclasses that are decorated by `sectioned`, for type checkers: sections are attributes of any name."""
+
+    if typing.TYPE_CHECKING:
+        _own_fields: typing.ClassVar[tuple[dataclasses.Field, ...]]
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 def sectioned(kind: type[T]) -> type[T]:
@@ -274,7 +283,7 @@ def _build(kind: type[T], data: Any, where: str) -> T:
         if isinstance(value, dict) and KINDS in field.metadata:
             values[key] = _of_kind(field, value, name)
         elif isinstance(value, dict) and dataclasses.is_dataclass(hints[key]):
-            values[key] = _build(hints[key], {**to_dict(_default(field)), **value}, name)
+            values[key] = _build(hints[key], {**to_dict(_default(field), complete=True), **value}, name)
         else:
             values[key] = _convert(value, hints[key], name)
     result: Any = kind(**values)
@@ -285,15 +294,24 @@ def _build(kind: type[T], data: Any, where: str) -> T:
     return result
 
 
-def to_dict(config: Any) -> dict:
-    """A dataclass as plain nested dicts for YAML and JSON; `from_dict` inverts it."""
+def to_dict(config: Any, complete: bool = False) -> dict:
+    """A dataclass as plain nested dicts for YAML and JSON; `from_dict` inverts it.
+
+    `complete`: True keeps the sections of parts that are not in use.
+    """
 
     def plain(value):
         if isinstance(value, dict):
             return {key: plain(entry) for key, entry in value.items()}
-        return list(value) if isinstance(value, tuple) else to_dict(value) if dataclasses.is_dataclass(value) else value
+        return (
+            list(value)
+            if isinstance(value, tuple)
+            else to_dict(value, complete)
+            if dataclasses.is_dataclass(value)
+            else value
+        )
 
-    unused = _section_names(config) - sections_in_use(config)
+    unused = set() if complete else _section_names(config) - sections_in_use(config)
     values = {f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config) if f.name not in unused}
     for f in dataclasses.fields(config):
         if KINDS in f.metadata:
@@ -322,7 +340,7 @@ def _with_preset(field: dataclasses.Field, data: dict, where: str) -> dict:
     name = values.pop("preset")
     if not isinstance(name, str) or name not in presets:
         raise ConfigError(f"{where}.preset: found {shortened(name)}, expected one of {', '.join(presets)}")
-    return merged(to_dict(presets[name]), values)
+    return merged(to_dict(presets[name], complete=True), values)
 
 
 def _of_kind(field: dataclasses.Field, data: dict, where: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from batchnav.agents.frontier import FrontierAgent
 from batchnav.agents.map_planner import MapPlannerAgent, MapSearcherAgent
@@ -91,7 +92,8 @@ def agent_config(name: str, config: NavConfig) -> NavConfig:
     The map's settings are the agent's own too: `NavConfig.validate` refuses settings for a map that no sensor reads.
     """
     agent = reference_agent(name)
-    return dataclasses.replace(config, sensors=agent.sensors, map=agent.map)
+    own: dict[str, Any] = {"sensors": agent.sensors, "map": agent.map}
+    return dataclasses.replace(config, **own)
 
 
 def without_images(config: NavConfig) -> NavConfig:

@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from batchnav.config import KINDS, from_dict
+from batchnav.config import CHOICES, KINDS, Sections, from_dict, sectioned
 from batchnav.envs.imagenav_presets import IMAGENAV
 from batchnav.envs.objectnav_presets import INSTANCE_IMAGENAV, OBJECTNAV
+from batchnav.envs.observations import SOURCES, observation_sources
 from batchnav.errors import ConfigError
-from batchnav.mapping.config import MapConfig
-from batchnav.mapping.observations import MAP_SPECS, WAYPOINT
+from batchnav.sensors import SENSORS
+from batchnav.sensors.by_name import camera_sensor_name
 from batchnav.sensors.camera import MAIN, CameraConfig
-from batchnav.sensors.depth import DepthConfig
-from batchnav.sensors.rgb import RGBConfig
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 from batchnav.tasks.config import TaskConfig
@@ -33,9 +32,14 @@ def task_kinds() -> dict[str, type]:
     return {name: task.Config for name, task in TASKS.items()}
 
 
+@sectioned
 @dataclass(frozen=True)
-class NavConfig:
-    """Configuration of a `NavEnv`. Defaults: PointNav with 64x64 depth, as the agents of Shacklett et al. 2021."""
+class NavConfig(Sections):
+    """Configuration of a `NavEnv`. Defaults: PointNav with 64x64 depth, as the agents of Shacklett et al. 2021.
+
+    Settings of sensors are in the sections of their names, such as `depth: {max_depth: 5.0}`; those of "ego_map" and
+    "waypoint" are in `map`.
+    """
 
     body: BodyConfig = field(default_factory=BodyConfig)
     """Size of the body, and its actions."""
@@ -43,16 +47,10 @@ class NavConfig:
     """The main camera. Its sensors have no prefix."""
     cameras: dict[str, CameraConfig] = field(default_factory=dict)
     """Further cameras by name. Their sensors have the name as prefix: "left_depth"."""
-    sensors: tuple[str, ...] = ("depth",)
+    sensors: tuple[str, ...] = field(default=("depth",), metadata={CHOICES: (SENSORS, SOURCES)})
     """Observations by name: sensors of the main camera (depth, rgb, semantic, instance, normals, goal_mask) and of
     other cameras (left_depth), the map's (ego_map, waypoint), the pose (gps, compass, heading), and the field of view
     of Instance ImageNav's goal image (goal_hfov). The task adds its goal observations. The order has no effect."""
-    depth: DepthConfig = field(default_factory=DepthConfig)
-    """Range and noise of depth images."""
-    rgb: RGBConfig = field(default_factory=RGBConfig)
-    """Sampling and noise of colour images."""
-    map: MapConfig = field(default_factory=MapConfig)
-    """Settings of the sensors "ego_map" and "waypoint"."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """Configuration of a task of `batchnav.tasks.TASKS`. Files name the task: `{name: pointnav}`."""
 
@@ -61,16 +59,24 @@ class NavConfig:
         for name in self.cameras:
             if not name.isidentifier():
                 raise ConfigError(f"cameras: found a camera named {name!r}, expected letters, digits and underscores")
-        for name, readers in (("anticipation", MAP_SPECS), ("look_around", (WAYPOINT,))):
-            value = getattr(self.map, name)
-            if value and not set(readers) & set(self.sensors):
-                found = f"{name}: found {value!r} with sensors {', '.join(self.sensors)}"
-                raise ConfigError(f"{found}, expected {' or '.join(readers)} among them")
+        for source in SOURCES.values():
+            if hasattr(source, "check"):
+                source.check(self)
 
     @property
     def has_map(self) -> bool:
         """True where a sensor reads the agent's own map."""
-        return not MAP_SPECS.keys().isdisjoint(self.sensors)
+        return any(source.requires.map for source in observation_sources(self).values())
+
+    @property
+    def also_in_use(self) -> set[str]:
+        """Sections, besides those of the names in `sensors`, that a sensor or the task's images of the goal read."""
+        kinds = {camera_sensor_name(camera, kind): kind for camera in self.all_cameras for kind in SENSORS}
+        names = [kinds[name] for name in self.sensors if name in kinds] + list(
+            TASKS[self.task_name].goal_images.values()
+        )
+        found = {section for name in names if (section := SENSORS.section(name)) is not None}
+        return found.union(*(getattr(SOURCES[name], "reads", ()) for name in self.sensors if name in SOURCES))
 
     @property
     def task_name(self) -> str:
@@ -95,11 +101,7 @@ class NavConfig:
     @property
     def sensor_settings(self) -> dict[str, Any]:
         """Configurations of cameras' sensors, by name of the sensor."""
-        return {"depth": self.depth, "rgb": self.rgb}
-
-
-PARTS = ("body", "camera", "depth", "rgb", "map", "task")
-"""Parts of a `NavConfig` whose fields are also options by name. No two parts share a field name."""
+        return {kind: getattr(self, section) for kind in SENSORS if (section := SENSORS.section(kind)) is not None}
 
 
 def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
@@ -107,18 +109,17 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
 
     ConfigError for an unknown name, or a value of the wrong type or range.
     """
-    part_of: dict[str, str] = {}
-    for part in PARTS:
+    parts_of: dict[str, list[str]] = {}
+    for part in ("body", "camera", *SENSORS.sections | SOURCES.sections, "task"):
         for f in dataclasses.fields(getattr(config, part)):
-            if part_of.setdefault(f.name, part) != part:
-                raise ConfigError(
-                    f"{part}.{f.name}: found a field name that {part_of[f.name]} has too, expected a unique name"
-                )
+            parts_of.setdefault(f.name, []).append(part)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in options.items():
-        if name not in part_of:
-            raise ConfigError(f"option {name!r} is unknown, expected one of {', '.join(sorted(part_of))}")
-        changes.setdefault(part_of[name], {})[name] = value
+        if name not in parts_of:
+            raise ConfigError(f"option {name!r} is unknown, expected one of {', '.join(sorted(parts_of))}")
+        if len(parts_of[name]) > 1:
+            raise ConfigError(f"option {name!r}: found in {', '.join(parts_of[name])}; set it in a NavConfig")
+        changes.setdefault(parts_of[name][0], {})[name] = value
     parts = {}
     for part, values in changes.items():
         old = getattr(config, part)

@@ -6,13 +6,16 @@ memory prediction, evaluation and reports read the declarations and name no sour
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from gymnasium import spaces
 
-from batchnav.envs.config import NavConfig
+from batchnav.config import Registry
 from batchnav.errors import ConfigError
-from batchnav.mapping.observations import MAP_SPECS, MapObservation
+from batchnav.mapping.config import MapConfig
+from batchnav.mapping.observations import MAP_SPECS, WAYPOINT, MapObservation
 from batchnav.observation import ObservationSource, Spec
 from batchnav.sensors.by_name import camera_sensors, check_names
 from batchnav.sensors.camera import MAIN, CameraConfig
@@ -23,29 +26,45 @@ from batchnav.sensors.goal_mask import GoalMaskSensor
 from batchnav.sensors.pose import POSE_SENSORS
 from batchnav.tasks import TASKS
 
-SourceMaker = Callable[[NavConfig], ObservationSource]
+if TYPE_CHECKING:
+    from batchnav.envs.config import NavConfig
 
 
-def _map_sensor(name: str) -> SourceMaker:
-    def make(config: NavConfig) -> ObservationSource:
+@dataclass(frozen=True)
+class MapSensor:
+    """Maker of a sensor of the agents' own map, "ego_map" or "waypoint"; both share the section `map`."""
+
+    name: str
+
+    Config: ClassVar = MapConfig
+    section: ClassVar = "map"
+    reads: ClassVar = ("depth",)
+    """Further sections that it reads."""
+
+    def __call__(self, config: NavConfig) -> ObservationSource:
+        """The sensor of an environment."""
         names = frozenset(config.sensors) & MAP_SPECS.keys()
         searches = TASKS[config.task_name].goal_categories(config.task) is not None
         mask = GoalMaskSensor(config.camera) if searches else None
-        return MapObservation(name, names, config.depth, config.map, config.body, mask)
+        return MapObservation(self.name, names, config.depth, config.map, config.body, mask)
 
-    return make
+    def check(self, config: NavConfig) -> None:
+        """ConfigError for settings of the map that no sensor reads."""
+        for name, readers in (("anticipation", MAP_SPECS), ("look_around", (WAYPOINT,))):
+            value = getattr(config.map, name)
+            if value and not set(readers) & set(config.sensors):
+                found = f"map.{name}: found {value!r} with sensors {', '.join(config.sensors)}"
+                raise ConfigError(f"{found}, expected {' or '.join(readers)} among them")
 
 
-def _pose_sensor(name: str) -> SourceMaker:
-    return lambda config: POSE_SENSORS[name]()
-
-
-SOURCES: dict[str, SourceMaker] = {
-    **{name: _map_sensor(name) for name in MAP_SPECS},
-    **{name: _pose_sensor(name) for name in POSE_SENSORS},
+SOURCES = Registry({
+    **{name: MapSensor(name) for name in MAP_SPECS},
+    **{name: lambda config, sensor=sensor: sensor() for name, sensor in POSE_SENSORS.items()},
     GOAL_HFOV: lambda config: GoalHfov(),
-}
-"""Sensors without a camera, by name. Camera sensors are in `batchnav.sensors.SENSORS`."""
+})  # fmt: skip
+"""Sensors without a camera, by name: functions of a `NavConfig` that return an `ObservationSource`. Camera sensors are
+in `batchnav.sensors.SENSORS`. A sensor with settings of its own has an attribute `Config`, their frozen dataclass, and
+reads them from the section of its name: `config.NAME`."""
 
 
 def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from batchnav.config import CHOICES, Registry, bounded, sectioned
+from batchnav.config import CHOICES, Registry, Sections, bounded, sectioned
 
 ENCODERS = Registry()
 """Encoders by name, for `PolicyConfig.encoder`; `batchnav.policy.encoder` describes them."""
@@ -14,7 +14,7 @@ MEMORIES = Registry()
 
 @sectioned
 @dataclass(frozen=True)
-class PolicyConfig:
+class PolicyConfig(Sections):
     """Architecture of the actor-critic. Defaults: the paper's agent, 10,988,085 parameters at 64x64 depth.
 
     Settings of the encoder and of the memory are in the sections of their names, such as `lstm: {layers: 1}`.

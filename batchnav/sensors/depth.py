@@ -67,6 +67,8 @@ class MeasuredDepth:
 class DepthSensor(CameraSensor):
     """f32 [N, 1, H, W] in 0..1. Rollouts on CUDA store bfloat16, the precision of the network's input."""
 
+    Config = DepthConfig
+
     def __init__(self, camera: CameraConfig, config: DepthConfig):
         self.config = config
         spec = Spec("depth", (1, camera.height, camera.width), torch.float32, 0.0, 1.0, torch.bfloat16)

@@ -76,6 +76,8 @@ class RGBConfig:
 class RGBSensor(CameraSensor):
     """u8 [N, 3, H, W]: red, green, blue; 0 for holes."""
 
+    Config = RGBConfig
+
     def __init__(self, camera: CameraConfig, config: RGBConfig | None = None):
         config = config or RGBConfig()
         spec = Spec("rgb", (3, camera.height, camera.width), torch.uint8, 0.0, 255.0, torch.uint8)

@@ -1,18 +1,23 @@
 """The registry of observation sources: order, new sources, images and categories of goals."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 
+from batchnav.config import bounded, from_dict, to_dict
 from batchnav.data.scenes import load_scenes
 from batchnav.envs import observations
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import image_sources, observation_sources, specs_of
+from batchnav.errors import ConfigError
 from batchnav.observation import ObservationSource, Requirements, Spec, TaskObservation
+from batchnav.sensors import SENSORS
 from batchnav.sensors.redwood import RedwoodNoise
+from batchnav.sensors.sensor import CameraSensor
 from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNav, PointNavConfig
 
@@ -70,6 +75,35 @@ class Altitude(ObservationSource):
         height = frame.bodies.position[:, 1:2]
         self.mean.copy_(torch.where(fresh, height, 0.5 * self.mean + 0.5 * height))
         out.copy_(self.mean)
+
+
+class Near(CameraSensor):
+    """A camera sensor with settings of its own: True for surfaces within a distance."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        """Settings of the sensor `near`."""
+
+        limit: float = bounded(1.0, 0.0, 100.0)
+        """Distance, metres."""
+
+    def __init__(self, camera, config):
+        super().__init__(Spec("near", (1, camera.height, camera.width), torch.uint8, 0.0, 1.0, torch.uint8))
+        self.limit = config.limit
+
+    def write(self, frame, out):
+        out.copy_((self.depth(frame) < self.limit)[:, None])
+
+
+def test_a_registered_sensor_has_settings_in_its_section_and_as_options(scenes, monkeypatch):
+    monkeypatch.setitem(SENSORS, "near", Near)
+    config = from_dict(NavConfig, {"sensors": ["near"], "near": {"limit": 100.0}, "camera": SMALL})
+    assert to_dict(config)["near"] == {"limit": 100.0} and "depth" not in to_dict(config)
+    assert config == NavEnv(scenes, 1, "cpu", sensors=("near",), limit=100.0, **SMALL).config
+    env = NavEnv(scenes, 1, "cpu", config=config)
+    assert env.reset()[0]["near"].all()
+    with pytest.raises(ConfigError, match=r"near\.limit: found 101"):
+        from_dict(NavConfig, {"near": {"limit": 101.0}})
 
 
 @pytest.mark.parametrize(
@@ -147,7 +181,7 @@ def test_images_alone_need_no_agent():
     config = NavConfig(sensors=("depth", "waypoint", "gps"))
     assert list(image_sources(config)) == ["depth"]
     needs = {name: source.requires for name, source in observation_sources(config).items()}
-    assert needs["waypoint"].map and needs["gps"].pose and needs["depth"].camera == ""
+    assert needs["waypoint"].map and not needs["gps"].map and needs["depth"].camera == ""
 
 
 def test_depth_noise_is_computed_once_per_moment(scenes, monkeypatch):

@@ -6,7 +6,7 @@ import inspect
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from batchnav.envs.config import PARTS, NavConfig
+from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.options import OPTION_NAMES, EnvOptions
 from batchnav.errors import ArgumentError
@@ -16,7 +16,10 @@ from batchnav.tasks import TASKS
 @pytest.mark.parametrize("task", TASKS)
 def test_no_option_has_the_name_of_a_configuration_field_or_an_argument(task):
     config = NavConfig(task=TASKS[task].Config())
-    taken = {field.name for part in PARTS for field in dataclasses.fields(getattr(config, part))}
+    parts = (part for part in vars(config).values() if dataclasses.is_dataclass(part))
+    names = [field.name for part in parts for field in dataclasses.fields(part)]
+    taken = set(names)
+    assert len(names) == len(taken)  # each is an option of `NavEnv` by its name alone
     assert not OPTION_NAMES & (taken | inspect.signature(NavEnv).parameters.keys())
 
 
