@@ -23,8 +23,7 @@ import torch
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cli.ranges import run
 from batchnav.errors import ArgumentError
-from batchnav.learning.config import PPOConfig
-from batchnav.learning.learner import Learner
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.report.results import record, row
@@ -66,7 +65,7 @@ def ours(options: Options, env: CartPoleEnv) -> Train:
     )  # fmt: skip
     network = PolicyConfig(memory="none", hidden_size=64, embedding_size=32)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, network)
-    learner = Learner(policy, env, config, graphs=env.device.type == "cuda")
+    learner = PPO(policy, env, config, graphs=env.device.type == "cuda")
 
     def train(updates: int) -> None:
         for _ in range(updates):

@@ -21,7 +21,7 @@ from batchnav.data.scenes import find_played
 from batchnav.data.sources.scene_source import mesh_source
 from batchnav.errors import BatchnavError, MeshError, printable, shell_word
 from batchnav.runtime.console import terminal
-from batchnav.training.messages import next_steps
+from batchnav.training.loop import next_steps
 
 NAMES = ("x" * 5000, "a\nb", "a\x1b[31mb", "a\x9b31mb", os.fsdecode(b"\xff"), "a\u202eb", "[/v2]")
 COMMANDS = (
@@ -56,7 +56,7 @@ def test_printed_commands_are_quoted_for_a_shell(name):
     assert shell_word(name).isprintable()
     command = ["bash", "-c", f"printf %s {shell_word(name)}"]
     assert subprocess.run(command, capture_output=True, check=True).stdout == os.fsencode(name)
-    _, evaluate, resume = next_steps(10, Path("runs") / name).splitlines()
+    _, evaluate, resume = next_steps(10, "ppo", Path("runs") / name).splitlines()
     word = shell_word(f"runs/{name}")
     assert evaluate.endswith(f"batchnav evaluate {word} --report") and f"--out {word} --ppo" in resume
 

@@ -12,8 +12,7 @@ from batchnav.cartpole.plain import PlainCartPole
 from batchnav.cartpole.torch_env import TorchCartPoleEnv
 from batchnav.data.scenes import load_scenes
 from batchnav.envs.nav import NavEnv
-from batchnav.learning.config import PPOConfig
-from batchnav.learning.learner import Learner
+from batchnav.learning import PPO, PPOConfig
 from batchnav.mapping.predictor import OccupancyNet
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import MEMORIES, PolicyConfig
@@ -161,7 +160,7 @@ def test_training_is_the_same_under_any_setting(setting):
         policy = ActorCritic(
             env.single_observation_space, env.single_action_space, policy_config(hidden_size=8, layers=1)
         )
-        return Learner(policy, env, config, compile=False)
+        return PPO(policy, env, config, compile=False)
 
     expected = make()
     for _ in range(2):

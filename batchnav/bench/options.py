@@ -122,6 +122,8 @@ class TrainOptions:
 
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
+    algorithm: str = "ppo"
+    """Algorithm that learns; one that needs no expert."""
     policies: tuple[str, ...] = ("paper", "light")
     """Policies: paper (SE-ResNet9 and LSTM), light (half as many channels, one LSTM layer)."""
     sizes: tuple[int, ...] = (64, 128)

@@ -50,8 +50,7 @@ from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.envs.wrapper import Wrapper
 from batchnav.errors import DivergenceError
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import ALGORITHMS, Learner
 from batchnav.learning.stats import Timer
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
@@ -184,8 +183,9 @@ def make_learner(env: PointNavEnv, policy: ActorCritic, options: Options, ranks:
     """A learner with the settings of training."""
     num_envs = env.num_envs
     minibatches = max(1, num_envs * options.rollout_steps // options.minibatch_frames)
-    ppo = PPOConfig(num_envs=num_envs, rollout_steps=options.rollout_steps, minibatches=minibatches)
-    return Learner(policy, env, ppo, graphs=options.graphs, ranks=ranks)
+    kind = ALGORITHMS[options.algorithm]
+    config = kind.Config(num_envs=num_envs, rollout_steps=options.rollout_steps, minibatches=minibatches)
+    return kind(policy, env, config, graphs=options.graphs, ranks=ranks)
 
 
 def measure(learner: Learner, name: str, options: Options) -> list[dict]:

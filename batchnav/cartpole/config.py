@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from batchnav.config import in_range
-from batchnav.learning.config import PPOConfig
+from batchnav.errors import ConfigError
+from batchnav.learning import ALGORITHMS, LearnerConfig, PPOConfig
 from batchnav.policy.config import PolicyConfig
 
 
@@ -15,6 +16,8 @@ class CartPoleRun:
 
     policy: PolicyConfig = field(default_factory=lambda: PolicyConfig(memory="none", hidden_size=64))
     """Architecture of the policy, without memory."""
+    algorithm: str = "ppo"
+    """Name of the algorithm in `batchnav.learning.ALGORITHMS`. The section of its name has its settings."""
     ppo: PPOConfig = field(default_factory=lambda: PPOConfig(num_envs=64, timeout_bootstrap=True))
     """Settings of PPO and the length of the run."""
     device: str = "auto"
@@ -25,3 +28,10 @@ class CartPoleRun:
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         in_range(self, "seed", 0, 2**62)
+
+    @property
+    def learner(self) -> LearnerConfig:
+        """Settings of the algorithm. ConfigError for an unknown name."""
+        if self.algorithm not in ALGORITHMS:
+            raise ConfigError(f"algorithm: found {self.algorithm!r}, expected one of {', '.join(ALGORITHMS)}")
+        return getattr(self, self.algorithm)

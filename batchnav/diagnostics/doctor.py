@@ -17,7 +17,7 @@ from batchnav.data.scenes import measure_scenes, played_scene
 from batchnav.diagnostics.installation import Finding, package
 from batchnav.envs.observations import observation_sources, space_of, specs_of
 from batchnav.errors import DeviceError
-from batchnav.learning.rollout import Rollout
+from batchnav.learning import Rollout
 from batchnav.navmesh.scratch import search_scratch
 from batchnav.observation import memory_of
 from batchnav.policy.actor_critic import ActorCritic
@@ -67,8 +67,8 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
     observations = space_of(specs)
     policy = ActorCritic(observations, run.env.body.action_space, run.policy).to(device)
     weights = sum(parameter.nbytes for parameter in policy.parameters())
-    frames = run.ppo.frames_per_update // run.ppo.minibatches
-    steps = min(run.ppo.rollout_steps, SAMPLE_STEPS)
+    frames = run.learner.frames_per_update // run.learner.minibatches
+    steps = min(run.learner.rollout_steps, SAMPLE_STEPS)
     in_memory = resident * largest.num_bytes if resident else sum(scene.num_bytes for scene in scenes)
     return {
         "scenes": in_memory + (_library_bytes() if run.scenes.randomize_materials else 0),
@@ -89,7 +89,7 @@ def _library_bytes() -> int:
 
 def _simulator(run: TrainingConfig, largest: SceneSize, device: torch.device) -> int:
     """Bytes of bodies, task and search memory."""
-    n, task = run.ppo.num_envs, TASKS[run.env.task_name]
+    n, task = run.learner.num_envs, TASKS[run.env.task_name]
     parts = (Bodies.empty(n, META), SamplingQueue.empty(n, META), *task.arrays(n, META, run.env.task))
     origin = n * 8 + 16  # scene of each environment, the seed, and the number of the first environment
     rows = task.search_rows(n, device, min(n, num_threads() * CHUNKS_PER_THREAD))
@@ -108,7 +108,7 @@ def _tensors(part) -> Iterator[torch.Tensor]:
 
 def _images(run: TrainingConfig, device: torch.device, has_semantic: bool) -> int:
     """Bytes of rendered images, of observation sources, and of the environment's observations."""
-    n, sources = run.ppo.num_envs, observation_sources(run.env).values()
+    n, sources = run.learner.num_envs, observation_sources(run.env).values()
     total = sum(n * math.prod(source.spec.shape) * source.spec.dtype.itemsize for source in sources)
     for (camera, scale, *_), readers in images_needed(sources, has_semantic).items():
         config, both = run.env.all_cameras[camera], any(source.requires.triangles for source in readers)
@@ -118,8 +118,8 @@ def _images(run: TrainingConfig, device: torch.device, has_semantic: bool) -> in
 
 def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> int:
     """Bytes of the rollout and of the recurrent state that the next rollout starts from."""
-    num_envs = run.ppo.num_envs
-    rollout = Rollout(policy.rollout_shapes, storage, run.ppo.rollout_steps, num_envs, META, (), policy.actions)
+    num_envs = run.learner.num_envs
+    rollout = Rollout(policy.rollout_shapes, storage, run.learner.rollout_steps, num_envs, META, (), policy.actions)
     tensors = [value for value in vars(rollout).values() if isinstance(value, torch.Tensor)]
     total = sum(tensor.nbytes for tensor in [*tensors, *rollout.obs.values()])
     # A state on `device`, since its types may depend on it.

@@ -1,9 +1,23 @@
-"""Large-batch PPO: rollout, advantages, losses, optimiser, learner. It uses environments through `VecEnv` only."""
+"""Algorithms that learn a policy: what they share, and a registry of them. They see environments through `VecEnv` only.
 
-from batchnav.learning.gae import gae
-from batchnav.learning.imitation import Imitation
-from batchnav.learning.lamb import Lamb
+`ALGORITHMS` holds them by name, for the setting `algorithm`. Register one of your own:
+
+    batchnav.learning.ALGORITHMS["a2c"] = A2C       # then `algorithm: a2c`, with its settings in the section `a2c`
+"""
+
+from batchnav.learning.algorithm import OWN, Algorithm, Expert, Samples
+from batchnav.learning.config import ImitationConfig, LearnerConfig
+from batchnav.learning.dagger import DAgger, DAggerConfig
 from batchnav.learning.learner import Learner
-from batchnav.learning.loss import imitation_loss, ppo_loss
+from batchnav.learning.losses import gae, imitation_loss, mask_loss, ppo_loss
+from batchnav.learning.optimizers import Lamb
+from batchnav.learning.ppo import PPO, PPOConfig
+from batchnav.learning.rollout import Rollout
 
-__all__ = ["Imitation", "Lamb", "Learner", "gae", "imitation_loss", "ppo_loss"]
+ALGORITHMS: dict[str, type[Algorithm]] = {"ppo": PPO, "dagger": DAgger}
+"""Algorithms by name."""
+
+__all__ = [
+    "ALGORITHMS", "OWN", "PPO", "Algorithm", "DAgger", "DAggerConfig", "Expert", "ImitationConfig", "Lamb", "Learner",
+    "LearnerConfig", "PPOConfig", "Rollout", "Samples", "gae", "imitation_loss", "mask_loss", "ppo_loss",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The learner's configuration: PPO and the imitation of an expert."""
+"""Settings that all algorithms share, and those of the imitation of an expert."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from batchnav.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class PPOConfig:
-    """Large-batch PPO. Defaults: the paper's released depth settings (`train_depth.sh`)."""
+class LearnerConfig:
+    """Settings of every algorithm; an algorithm's own `Config` inherits them and adds its own."""
 
     num_envs: int = 512
     """Number of environments."""
@@ -23,16 +23,6 @@ class PPOConfig:
     """Number of minibatches in a pass; each has the whole sequences of num_envs / minibatches environments."""
     total_frames: int = 2_500_000_000
     """Length of the run, environment steps of all processes."""
-    gamma: float = 0.99
-    """Discount per step."""
-    gae_lambda: float = 0.95
-    """Lambda of generalised advantage estimation."""
-    clip: float = 0.2
-    """Clip range of the probability ratio."""
-    value_coef: float = 0.5
-    """Coefficient of the value loss."""
-    entropy_coef: float = 0.01
-    """Coefficient of the entropy bonus."""
     mask_coef: float = 1.0
     """Coefficient of the mask loss, for a policy with `predicted_mask`."""
     max_grad_norm: float = 1.0
@@ -43,11 +33,6 @@ class PPOConfig:
     """Base learning rate, multiplied by sqrt(minibatch frames / 256) if that is above 1."""
     weight_decay: float = 1e-2
     """Coefficient of decoupled weight decay."""
-    timeout_bootstrap: bool = False
-    """Bootstrap at time-outs from the value of the final observation; the environment must return `final_obs`. False:
-    the return ends with the last reward."""
-    normalize_advantage: bool = False
-    """Normalise advantages to mean 0 and standard deviation 1 over the rollout."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -56,9 +41,6 @@ class PPOConfig:
         in_range(self, "epochs", 1, 1000)
         in_range(self, "minibatches", 1, self.num_envs)
         in_range(self, "total_frames", 1, 10**13)
-        in_range(self, "gamma", 0.0, 1.0)
-        in_range(self, "gae_lambda", 0.0, 1.0)
-        in_range(self, "clip", 1e-6, 10.0)
         in_range(self, "mask_coef", 0.0, 1e6)
         in_range(self, "learning_rate", 0.0, 10.0)
         in_range(self, "max_grad_norm", 1e-9, 1e9)
@@ -70,10 +52,19 @@ class PPOConfig:
         """Environment steps in one rollout of this process."""
         return self.num_envs * self.rollout_steps
 
+    @property
+    def reads_final_obs(self) -> bool:
+        """True where the environment must return `final_obs`, from whose value time-outs are bootstrapped."""
+        return False
+
 
 @dataclass(frozen=True)
 class ImitationConfig:
-    """Imitation of an expert while the policy learns: kickstarting (Schmitt et al. 2018)."""
+    """Imitation of an expert while the policy learns: kickstarting (Schmitt et al. 2018, arXiv:1803.03835).
+
+    coef * `imitation_loss` is added to the loss of each optimiser step. The policy chooses the actions in the
+    environment; the expert only labels the observations of the rollout. Statistics report the loss without this term.
+    """
 
     expert: str = ""
     """Name of the reference agent to imitate; "": none. It must act on the observations that the policy reads."""
@@ -85,3 +76,7 @@ class ImitationConfig:
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         in_range(self, "coef", 0.0, 1e6)
+
+    def coef_at(self, progress: float) -> float:
+        """Coefficient at this progress of the run, 0 to 1."""
+        return self.coef if self.schedule == "constant" else self.coef * max(1.0 - progress, 0.0)

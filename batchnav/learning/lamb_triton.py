@@ -1,4 +1,4 @@
-"""A step of `ppo.lamb` on CUDA: two passes over all parameters at once. `ppo.lamb` is the specification.
+"""A step of `optimizers.Lamb` on CUDA: two passes over all parameters at once. `Lamb.step` is the specification.
 
 Parameters and moments stay separate tensors; kernels find them through a table of their addresses.
 """

@@ -1,4 +1,4 @@
-"""The learner: collects a rollout, computes advantages and takes PPO's steps. It uses environments through `VecEnv`.
+"""`Learner`, the base of algorithms that collect rollouts and take gradient steps on them.
 
 `update` does not synchronise with the device; `UpdateStats.read` does. A rollout and an optimiser step work on tensors
 with fixed addresses, so each can be one CUDA graph.
@@ -12,21 +12,19 @@ them, outside the graphs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.learning.bucket import Bucket
-from batchnav.learning.config import PPOConfig
-from batchnav.learning.gae import gae
-from batchnav.learning.imitation import Imitation
-from batchnav.learning.loss import LossStats, MaskStats, imitation_loss, mask_loss, ppo_loss
-from batchnav.learning.optimizers import kind_of, make_optimizer
+from batchnav.learning.algorithm import OWN, Expert, Samples
+from batchnav.learning.config import ImitationConfig, LearnerConfig
+from batchnav.learning.losses import imitation_loss, mask_loss
+from batchnav.learning.optimizers import Bucket, kind_of, learning_rate, make_optimizer
 from batchnav.learning.rollout import Rollout
-from batchnav.learning.schedule import learning_rate
 from batchnav.learning.stats import EpisodeSums, Timer, UpdateStats
-from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.actor_critic import Act, ActorCritic, Evaluation
 from batchnav.policy.memory import State, copy_state_, state_tensors
 from batchnav.policy.observations import as_dict
 from batchnav.policy.weights import check_names_and_shapes
@@ -35,16 +33,25 @@ from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.kernels.graphs import Graphs
 from batchnav.types import VecEnv
 
-PER_RANK = ("memory", "obs", "start", "prev_action", "env")
-"""Keys of a learner's state that differ between ranks; all others are equal on all ranks."""
-
 
 class Learner:
-    """PPO of one policy in one vectorised environment, on the environment's device.
+    """Learns one policy in one vectorised environment, on the environment's device.
 
-        learner = Learner(policy, env, config.ppo, seed=0)
-        while learner.frames < config.ppo.total_frames:
-            stats = learner.update(learner.frames / config.ppo.total_frames)
+        learner = PPO(policy, env, PPO.Config(num_envs=64), seed=0)
+        while learner.frames < learner.config.total_frames:
+            stats = learner.update(learner.frames / learner.config.total_frames)
+
+    A subclass defines `loss`, and `Config` and the further hooks where it needs them:
+
+        begin_update(progress)    before the rollout, outside the graphs: coefficients, random numbers
+        choose(t, act)            the action that is executed in step t; in the graph of the rollout
+        finish_rollout()          after the rollout, outside the graphs: advantages
+        loss(envs, evaluated)     the loss of one minibatch; in the graph of the optimiser step
+        summary()                 further scalars of the update
+
+    Hooks do not synchronise with the device; those in a graph work on tensors that stay where they are.
+    BatchNorm layers of an encoder use their stored statistics: those of a batch would differ between acting and
+    learning.
 
     Args:
         policy: the network; moved to the environment's device.
@@ -56,23 +63,38 @@ class Learner:
             and their order are the same, so results are equal. No effect on the CPU.
         ranks: the processes that train together, with equal settings and seed but different environments (`first_env`
             of `NavEnv`); None: this process alone.
-        imitation: an expert that the policy imitates while it learns.
+        expert: labels the observations of the rollout with its actions, `rollout.expert_action`.
+        imitation: coefficient and schedule of the imitation loss that is added where there is an expert.
 
     Raises:
         ConfigError: environment and configuration do not fit.
     """
+
+    Config: ClassVar[type[LearnerConfig]] = LearnerConfig
+    """Dataclass of the settings."""
+    curves: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "entropy": ("entropy", "nats"),
+        "mask_loss": ("loss of the predicted mask", ""),
+        "mask_iou": ("IoU of the predicted mask", ""),
+    }
+    """Title and unit of the scalars that pages of runs plot, by name."""
+    learns_values = True
+    """False for an algorithm that does not read value estimates: the value head does not learn."""
+    adds_imitation = True
+    """False for an algorithm whose own loss imitates the expert."""
 
     @torch.inference_mode(False)
     def __init__(
         self,
         policy: ActorCritic,
         env: VecEnv,
-        config: PPOConfig,
+        config: Any,
         seed: int = 0,
         compile: bool = False,
         graphs: bool = False,
         ranks: Ranks | None = None,
-        imitation: Imitation | None = None,
+        expert: Expert | None = None,
+        imitation: ImitationConfig | None = None,
     ):
         config.validate()
         env = vec_env(env)
@@ -82,6 +104,11 @@ class Learner:
         self.env, self.config, self.seed = env, config, seed
         self.ranks = ranks or Ranks(self.device)
         self.policy = policy.to(self.device)
+        if not self.learns_values:
+            self.policy.critic.requires_grad_(False)
+        for layer in self.policy.modules():
+            if isinstance(layer, _BatchNorm):
+                layer.eval()
         if compile:
             self.policy.compile_parts()
         self.frames = 0
@@ -89,19 +116,13 @@ class Learner:
         self.optimizer = make_optimizer(self.policy, config, self.lr)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.state = self.policy.initial_state(env.num_envs, self.device)
-        predicted = self.policy.config.predicted_mask
-        if predicted and not self.policy.label_shapes:
-            raise ConfigError(f"predicted_mask: found no observation {predicted!r} to learn from, expected it")
-        for name in self.policy.num_categories:
-            if env.storage[name].is_floating_point:
-                raise ConfigError(f"storage[{name!r}]: found {env.storage[name]}, expected integers, as observed")
+        self._check_observations()
         T, actions = config.rollout_steps, self.policy.actions
         self.rollout = Rollout(
             self.policy.rollout_shapes, env.storage, T, env.num_envs, self.device, self.state, actions
         )
         self.uniforms = torch.empty(T, env.num_envs, *actions.shape, dtype=torch.float32, device=self.device)
-        self.imitation = imitation
-        self.expert_action = torch.zeros_like(self.rollout.action)
+        self.expert, self.imitation = expert, imitation or ImitationConfig()
         self.imitation_coef = torch.tensor(0.0, dtype=torch.float32, device=self.device)
         if self.ranks.is_distributed:
             self.bucket = Bucket(self.policy.parameters())
@@ -109,9 +130,19 @@ class Learner:
             self._all_uniforms = torch.cat([self.uniforms] * self.ranks.world_size, dim=1)
         self.minibatch = torch.zeros(config.num_envs // config.minibatches, dtype=torch.int64, device=self.device)
         self.episodes = EpisodeSums(env.num_envs, self.device)
+        self._stats_names: tuple[str, ...] = ()
         self._graphs = graphs
         self._record()
         self._begin(seed)
+
+    def _check_observations(self) -> None:
+        """ConfigError where the environment's observations do not fit the policy."""
+        predicted = self.policy.config.predicted_mask
+        if predicted and not self.policy.label_shapes:
+            raise ConfigError(f"predicted_mask: found no observation {predicted!r} to learn from, expected it")
+        for name in self.policy.num_categories:
+            if self.env.storage[name].is_floating_point:
+                raise ConfigError(f"storage[{name!r}]: found {self.env.storage[name]}, expected integers, as observed")
 
     def _begin(self, seed: int) -> None:
         """Reset the environments and put their first observations into the last row of the rollout."""
@@ -137,22 +168,54 @@ class Learner:
             self._take_step = graphs.wrap(self._step_by_mean)
             self._learn_minibatch = self._learn_together
 
+    # What an algorithm defines.
+
+    def begin_update(self, progress: float) -> None:
+        """Prepare an update before its rollout; `progress`: finished fraction of the run."""
+
+    def choose(self, t: int, act: Act) -> torch.Tensor:
+        """The action that is executed in step t of the rollout, as `Act.action`: the policy's."""
+        return act.action
+
+    def finish_rollout(self) -> None:
+        """Compute what the loss needs from the whole rollout, such as advantages."""
+
+    def loss(self, envs: torch.Tensor, evaluated: Evaluation) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """The loss on the sequences of some environments: f32 scalar with gradient, and detached scalars by name.
+
+        Args:
+            envs: indices of the B environments, i64 [B]; `rollout.action[:, envs]` are their actions [T, B].
+            evaluated: the current policy's outputs at the rollout's observations and actions, f32 [T, B].
+        """
+        raise NotImplementedError(f"{type(self).__name__}: found no method `loss`, expected one; define it")
+
+    def summary(self) -> dict[str, torch.Tensor]:
+        """Further scalars of the update by name, on the device."""
+        return {}
+
+    def samples(self) -> Samples:
+        """Tensors of the last rollout, for TensorBoard."""
+        rollout = self.rollout
+        values = {"value": rollout.value} if self.learns_values else {}
+        return Samples(rollout.get_obs(-1), {**values, "action": rollout.action})
+
+    # The update.
+
     def update(self, progress: float) -> UpdateStats:
         """Collect one rollout and learn from it. `progress`: finished fraction of the run, 0 to 1, for schedules.
 
         Returns the update's statistics on the device; `read()` copies them to the host.
         """
         config, ranks, timer = self.config, self.ranks, Timer(self.device)
-        lr = learning_rate(progress, config.learning_rate, self.frames_per_update // config.minibatches)
+        lr = self.learning_rate(progress)
         self.lr.fill_(lr)
-        if self.imitation:
-            self.imitation_coef.fill_(self.imitation.coef(progress))
+        self.imitation_coef.fill_(self.imitation.coef_at(progress))
+        self.begin_update(progress)
         between_rollouts = self.env.between_rollouts()
         self.collect()
         timer.mark()
         rollout = self.rollout
-        for kept, value in zip((rollout.advantage, rollout.returns), self._advantages(), strict=True):
-            kept.copy_(value)
+        self.finish_rollout()
         parts = []
         for _ in range(config.epochs):
             for envs in self._sample_minibatches():
@@ -166,22 +229,20 @@ class Learner:
             own_norm = found[:, -2]
             num_finite = (found[:, 0] + own_norm).isfinite().cumprod(0).sum()
             found = torch.cat([found[:, :-2], found[:, -1:]], dim=1)
-        *losses, grad_norm = found.mean(0).unbind()
-        of_ppo = len(LossStats._fields)
         return UpdateStats(
             frames=self.frames,
             learning_rate=lr,
-            losses=LossStats(*losses[:of_ppo]),
-            mask=MaskStats(*losses[of_ppo:]) if losses[of_ppo:] else None,
-            grad_norm=grad_norm,
-            explained_variance=1.0
-            - ranks.var(rollout.returns - rollout.value) / ranks.var(rollout.returns).clamp(min=1e-12),
+            losses=dict(zip((*self._stats_names, "grad_norm"), found.mean(0).unbind(), strict=True)) | self.summary(),
             reward=rollout.reward.mean(),
             episodes=self.episodes.take(),
             between_rollouts=between_rollouts,
             timer=timer,
             num_finite=num_finite,
         )
+
+    def learning_rate(self, progress: float) -> float:
+        """Learning rate at this progress of the run, 0 to 1."""
+        return learning_rate(progress, self.config.learning_rate, self.frames_per_update // self.config.minibatches)
 
     @property
     def frames_per_update(self) -> int:
@@ -193,47 +254,67 @@ class Learner:
         order = torch.randperm(self.config.num_envs, generator=self.generator, dtype=torch.int64, device=self.device)
         return order.view(self.config.minibatches, -1)
 
+    # The rollout.
+
     @torch.no_grad()
     def collect(self) -> None:
         """Fill the rollout with `rollout_steps` steps of every environment."""
-        if self.ranks.is_distributed:  # sample for all ranks, as one process would, and keep this rank's part
-            mine = slice(self.ranks.rank * self.env.num_envs, (self.ranks.rank + 1) * self.env.num_envs)
-            self.uniforms.copy_(self._all_uniforms.uniform_(generator=self.generator)[:, mine])
-        else:
-            self.uniforms.uniform_(generator=self.generator)
+        self.fill_uniform_(self.uniforms)
         self._collect_rollout()
+
+    def fill_uniform_(self, uniforms: torch.Tensor) -> None:
+        """Fill f32 [T, N, ...] with random numbers in [0, 1): on several ranks, with this rank's part of all ranks'."""
+        if not self.ranks.is_distributed:
+            uniforms.uniform_(generator=self.generator)
+            return
+        # Sample for all ranks, as one process would.
+        mine = slice(self.ranks.rank * self.env.num_envs, (self.ranks.rank + 1) * self.env.num_envs)
+        everyones = self._all_uniforms if uniforms.shape == self.uniforms.shape else self._all_uniforms[..., 0]
+        uniforms.copy_(everyones.uniform_(generator=self.generator)[:, mine])
 
     @torch.no_grad()
     def _collect_steps(self) -> None:
         """The steps of `collect`, with actions sampled from `uniforms`."""
-        rollout, config, state = self.rollout, self.config, self.state
+        rollout, state = self.rollout, self.state
         rollout.roll()
         copy_state_(rollout.state0, state)
         with self._autocast():
             for t in range(rollout.num_steps):
-                if self.imitation:
-                    self.expert_action[t] = self.imitation.expert(rollout.get_obs(t), rollout.start[t])
+                if self.expert:
+                    rollout.expert_action[t] = self.expert(rollout.get_obs(t), self._expert_begins(t))
                 act = self.policy.act(
                     rollout.get_obs(t), rollout.prev_action[t], rollout.start[t], state, self.uniforms[t]
                 )
                 state = act.state
-                rollout.action[t] = act.action
+                rollout.action[t] = self.choose(t, act)
                 rollout.log_prob[t] = act.log_prob
                 rollout.value[t] = act.value
                 reward, terminated, truncated, info = self._step(t)
                 rollout.reward[t] = reward
                 torch.logical_or(terminated, truncated, out=rollout.start[t + 1])
-                if config.timeout_bootstrap:
+                if self.config.reads_final_obs:
                     self._bootstrap(t, truncated & ~terminated, info, state)
                 self.episodes.add(info)
-            T = rollout.num_steps
-            last = self.policy.value(rollout.get_obs(T), rollout.prev_action[T], rollout.start[T], state)
+            if self.learns_values:
+                T = rollout.num_steps
+                last = self.policy.value(rollout.get_obs(T), rollout.prev_action[T], rollout.start[T], state)
         copy_state_(self.state, state)
         self.env.settle()
-        # V(s_{t+1}) inside an episode; at its end 0, or the value that `_bootstrap` wrote
-        following = torch.cat([rollout.value[1:], last[None]])
-        ended = rollout.next_value if config.timeout_bootstrap else torch.zeros_like(following)
-        torch.where(rollout.done, ended, following, out=rollout.next_value)
+        if self.learns_values:
+            # V(s_{t+1}) inside an episode; at its end 0, or the value that `_bootstrap` wrote
+            following = torch.cat([rollout.value[1:], last[None]])
+            ended = rollout.next_value if self.config.reads_final_obs else torch.zeros_like(following)
+            torch.where(rollout.done, ended, following, out=rollout.next_value)
+
+    def _expert_begins(self, t: int) -> torch.Tensor:
+        """bool [N], set where the expert's action of step t - 1 was not executed, or an episode or the rollout begins.
+
+        An expert forgets there what it was about to do, a sequence of turns for example.
+        """
+        if t == 0:
+            return torch.ones_like(self.rollout.start[0])
+        other = (self.rollout.prev_action[t] != self.rollout.expert_action[t - 1]).reshape(self.env.num_envs, -1)
+        return self.rollout.start[t] | other.any(1)
 
     def _step(self, t: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Mapping[str, Any]]:
         """Step the environment. Its observation goes to row t + 1, without a copy if the environment wrote it there."""
@@ -252,28 +333,14 @@ class Learner:
         value = self.policy.value(final_obs, self.rollout.action[t], never, state)
         self.rollout.next_value[t] = torch.where(cut, value, 0.0)
 
-    def _advantages(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Advantages, normalised if configured, and returns of the rollout: f32 [T, N] each."""
-        rollout, config = self.rollout, self.config
-        advantage, returns = gae(
-            rollout.reward, rollout.value, rollout.next_value, rollout.done, config.gamma, config.gae_lambda
-        )
-        if config.normalize_advantage:
-            advantage = (advantage - self.ranks.mean(advantage)) / (self.ranks.std(advantage) + 1e-8)
-        return advantage, returns
+    # The optimiser step.
 
     def _learn_from_rollout(self) -> torch.Tensor:
         """One optimiser step on the environments in `minibatch`; returns `_loss`'s statistics and the gradient norm."""
-        envs = self.minibatch
-        stats, grad_norm = self._learn(envs, self.rollout.advantage[:, envs], self.rollout.returns[:, envs])
-        return torch.stack([*stats, grad_norm])
-
-    def _learn(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
-        """One optimiser step on the sequences of the environments `envs` i64 [B]: statistics, gradient norm."""
-        loss, stats = self._loss(envs, advantage, returns)
+        loss, stats = self._loss(self.minibatch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        return stats, self._step_optimizer()
+        return torch.stack([*stats, self._step_optimizer()])
 
     def _learn_together(self) -> torch.Tensor:
         """`_learn_from_rollout` with all ranks' mean gradient: statistics, own norm, norm of the mean."""
@@ -283,9 +350,8 @@ class Learner:
 
     def _gradients_of_rollout(self) -> torch.Tensor:
         """Write this rank's gradients to the bucket; returns statistics and the norm of these gradients."""
-        envs = self.minibatch
         self.bucket.flat.zero_()
-        loss, stats = self._loss(envs, self.rollout.advantage[:, envs], self.rollout.returns[:, envs])
+        loss, stats = self._loss(self.minibatch)
         loss.backward()
         return torch.stack([*stats, self.bucket.flat.norm()])
 
@@ -300,9 +366,12 @@ class Learner:
         self.optimizer.step()
         return grad_norm
 
-    def _loss(self, envs: torch.Tensor, advantage: torch.Tensor, returns: torch.Tensor):
-        """Loss on the sequences of the environments `envs` i64 [B], and statistics: `LossStats` of PPO, `MaskStats`."""
-        config, rollout, T = self.config, self.rollout, self.config.rollout_steps
+    def _loss(self, envs: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """Loss on the sequences of the environments `envs` i64 [B] with the terms that any algorithm may have.
+
+        The statistics are those of `loss`, "loss" first, then those of the predicted mask; `_stats_names` names them.
+        """
+        rollout, T = self.rollout, self.config.rollout_steps
         obs = {name: rollout.take_obs(name, envs) for name in rollout.obs}
         with self._autocast():
             evaluated = self.policy.evaluate(
@@ -312,34 +381,31 @@ class Learner:
                 self.policy.body.take(rollout.state0, envs),
                 rollout.action[:, envs],
             )
-        loss, stats = ppo_loss(
-            evaluated.log_prob,
-            rollout.log_prob[:, envs],
-            advantage,
-            evaluated.value,
-            returns,
-            evaluated.entropy,
-            clip=config.clip,
-            value_coef=config.value_coef,
-            entropy_coef=config.entropy_coef,
-        )
-        if self.imitation:
-            log_prob, _ = self.policy.actions.evaluate(evaluated.outputs, self.expert_action[:, envs])
-            loss = loss + self.imitation_coef * imitation_loss(log_prob)
-        if evaluated.mask_logits is None:
-            return loss, stats
-        of_mask, mask_stats = mask_loss(evaluated.mask_logits, obs[self.policy.config.predicted_mask])
-        return loss + config.mask_coef * of_mask, (*stats, *mask_stats)
+        loss, stats = self.loss(envs, evaluated)
+        stats = {"loss": loss.detach(), **stats}
+        if self.expert and self.adds_imitation:
+            loss = loss + self.imitation_coef * imitation_loss(self.expert_log_prob(envs, evaluated))
+        if evaluated.mask_logits is not None:
+            of_mask, mask_stats = mask_loss(evaluated.mask_logits, obs[self.policy.config.predicted_mask])
+            loss, stats = loss + self.config.mask_coef * of_mask, stats | mask_stats
+        self._stats_names = tuple(stats)
+        return loss, tuple(stats.values())
+
+    def expert_log_prob(self, envs: torch.Tensor, evaluated: Evaluation) -> torch.Tensor:
+        """Log probability of the expert's actions by the current policy, f32 [T, B]."""
+        return self.policy.actions.evaluate(evaluated.outputs, self.rollout.expert_action[:, envs])[0]
 
     def _autocast(self) -> torch.autocast:
         """Autocast to bfloat16 products on CUDA; float32 on the CPU."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
 
+    # The state.
+
     def state_dict(self) -> dict[str, Any]:
         """State from which training continues, on the CPU bit for bit.
 
-        Nested dicts and lists of numbers and of tensors, which are copies on the CPU. Ranks differ in the keys
-        PER_RANK. "obs" lacks observations that the environment computes again from its own state, bit for bit.
+        Nested dicts and lists of numbers and of tensors, which are copies on the CPU. Ranks differ in the key OWN. Its
+        "obs" lacks observations that the environment computes again from its own state, bit for bit.
         """
         rollout = self.rollout
         state = {
@@ -347,11 +413,13 @@ class Learner:
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "memory": self.state if isinstance(self.state, torch.Tensor) else state_tensors(self.state),
-            "obs": rollout.last_obs_without(self.env.observe_again()),
-            "start": rollout.start[-1],
-            "prev_action": rollout.prev_action[-1],
-            "env": self.env.state_dict(),
+            OWN: {
+                "memory": self.state if isinstance(self.state, torch.Tensor) else state_tensors(self.state),
+                "obs": rollout.last_obs_without(self.env.observe_again()),
+                "start": rollout.start[-1],
+                "prev_action": rollout.prev_action[-1],
+                "env": self.env.state_dict(),
+            },
         }
         return copied_to_cpu(state)  # the environment's too: one from another package may return live tensors
 
@@ -360,7 +428,7 @@ class Learner:
 
         Args:
             state: the state.
-            new_episodes: start new episodes instead of loading the keys PER_RANK.
+            new_episodes: start new episodes instead of loading the key OWN.
 
         Raises:
             CheckpointError: the state does not fit this run.
@@ -380,16 +448,16 @@ class Learner:
             if new_episodes:
                 self._begin(self.seed + self.frames)  # other episodes than at the start of the run
             else:
-                self._load_per_rank(state)
+                self._load_own(state[OWN])
             self._record()  # the optimiser's state has new addresses
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             message = " ".join(str(error).split())  # torch's messages have several lines
             raise CheckpointError(f"{misfit} ({type(error).__name__}: {message})") from error
 
-    def _load_per_rank(self, state: dict[str, Any]) -> None:
-        """Load the keys PER_RANK."""
+    def _load_own(self, state: dict[str, Any]) -> None:
+        """Load what differs between ranks."""
         rollout = self.rollout
-        copy_state_(self.state, state_tensors(state["memory"]))
+        copy_state_(self.state, state["memory"])
         rollout.start[-1].copy_(state["start"])
         rollout.prev_action[-1].copy_(state["prev_action"])
         self.env.load_state_dict(state["env"])

@@ -55,6 +55,7 @@ class Rollout:
         self.reward = empty(num_steps, num_envs)
         self.advantage = empty(num_steps, num_envs)
         self.returns = empty(num_steps, num_envs)
+        self.expert_action = torch.zeros_like(self.action)
         self.state0 = map_state(torch.clone, state)
 
     @property

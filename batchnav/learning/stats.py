@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-from batchnav.learning.loss import LossStats, MaskStats
-
 NUM_FINITE = "num_finite"
 """Key of `UpdateStats.num_finite` in the result of `read`."""
 SUMS = ("episode/count", "between_rollouts/scenes_loaded")
@@ -80,12 +78,9 @@ class UpdateStats:
     """Environment steps since the start of the run."""
     learning_rate: float
     """Learning rate of the update."""
-    losses: LossStats
-    """Means over the update's minibatches."""
-    grad_norm: torch.Tensor
-    """Gradient norm before clipping, mean over the minibatches."""
-    explained_variance: torch.Tensor
-    """1 - Var(R - V) / Var(R): 1 for a critic that predicts every return, 0 for one no better than a constant."""
+    losses: dict[str, torch.Tensor]
+    """Scalars of the algorithm by name: means over the update's minibatches of "loss", of its parts and of "grad_norm",
+    the gradient norm before clipping, and values of the whole rollout."""
     reward: torch.Tensor
     """Mean reward per step."""
     episodes: dict[str, torch.Tensor]
@@ -94,8 +89,6 @@ class UpdateStats:
     """Values that `VecEnv.between_rollouts` returned before the rollout."""
     timer: Timer
     """Marks before the rollout, between rollout and learning, and after learning."""
-    mask: MaskStats | None = None
-    """Means over the update's minibatches; None for a policy that predicts no mask."""
     num_finite: torch.Tensor | None = None
     """Number of minibatches before the first with a loss or gradient that is not finite on this rank; None for a single
     rank."""
@@ -103,10 +96,7 @@ class UpdateStats:
     def read(self) -> dict[str, float]:
         """All statistics as numbers by name ("loss/...", "episode/...", "seconds/..."), with one synchronisation."""
         tensors = {
-            **{f"loss/{name}": value for name, value in self.losses._asdict().items()},
-            **({} if self.mask is None else {f"loss/{name}": value for name, value in self.mask._asdict().items()}),
-            "loss/grad_norm": self.grad_norm,
-            "loss/explained_variance": self.explained_variance,
+            **{f"loss/{name}": value for name, value in self.losses.items()},
             "reward": self.reward,
             **{f"episode/{name}": value for name, value in self.episodes.items()},
             **({} if self.num_finite is None else {NUM_FINITE: self.num_finite}),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 
 from batchnav.errors import BatchnavError
+from batchnav.learning import ALGORITHMS
 from batchnav.runtime.files import read_text
 
 # Reading a run's `metrics.jsonl`
@@ -87,20 +88,6 @@ def smooth(values: np.ndarray, window: int) -> np.ndarray:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A6D00", "#56B4E9", "#6B6B6B")
 """Colours of runs and agents, in order: the colour-blind-safe palette of Okabe and Ito, with a darker yellow."""
-LEARNING = {
-    "return": ("return of an episode", ""),
-    "entropy": ("entropy", "nats"),
-    "approx_kl": ("KL divergence", "nats"),
-    "policy_loss": ("policy loss", ""),
-    "value_loss": ("value loss", ""),
-    "mask_loss": ("loss of the predicted mask", ""),
-    "mask_iou": ("IoU of the predicted mask", ""),
-    "explained_variance": ("explained variance of returns", ""),
-    "frames_per_second": ("speed", "frames/s"),
-}
-"""Title and unit of each learning curve, by key; charts omit those that a run lacks. The task's metrics precede them on
-the page."""
-
 WIDTH, HEIGHT = 360, 200
 """Size of a chart in SVG units, about the pixels of a phone."""
 LEFT, RIGHT, TOP, BOTTOM = 46, 352, 8, 180
@@ -113,6 +100,17 @@ MAX_POINTS = 400
 """Maximum number of points of a curve; longer curves are averaged over neighbours."""
 SMOOTHING = 25
 """The bold line is a running mean whose window is the curve's length divided by this number."""
+
+
+def learning_curves() -> dict[str, tuple[str, str]]:
+    """Title and unit of each learning curve, by key: those that the algorithms declare.
+
+    Charts omit those that a run lacks. The task's metrics precede them on the page.
+    """
+    found = {"return": ("return of an episode", "")}
+    for algorithm in ALGORITHMS.values():
+        found |= algorithm.curves
+    return found | {"frames_per_second": ("speed", "frames/s")}
 
 
 class Rows(NamedTuple):
@@ -154,13 +152,13 @@ class Chart(NamedTuple):
 
 
 def charts(runs: Mapping[str, Rows], metrics: Mapping[str, tuple[float, float]]) -> list[Chart]:
-    """Charts of the task's metrics and of `LEARNING`. Quantities that no run has are omitted.
+    """Charts of the task's metrics and of `learning_curves`. Quantities that no run has are omitted.
 
     Args:
         runs: curves by run name; colours follow this order.
         metrics: (low, high) of each metric of the task, by name.
     """
-    titles = {name: (in_words(name), "") for name in metrics} | LEARNING
+    titles = {name: (in_words(name), "") for name in metrics} | learning_curves()
     drawn = (_chart(key, *titles[key], list(runs.values()), metrics.get(key)) for key in titles)
     return [chart for chart in drawn if chart is not None]
 

@@ -16,7 +16,7 @@ import yaml
 
 from batchnav.config import to_dict
 from batchnav.errors import CheckpointError, shell_word
-from batchnav.report.charts import COLOURS, LEARNING, Rows, charts, is_plottable
+from batchnav.report.charts import COLOURS, Rows, charts, is_plottable, learning_curves
 from batchnav.report.results import commit
 from batchnav.runtime.files import replacing
 
@@ -93,7 +93,7 @@ class RunPage:
 
     def write(self, running: bool) -> None:
         """Write the page. The browser reloads it periodically if `running`."""
-        total = self.config.ppo.total_frames
+        total = self.config.learner.total_frames
         done = self.rows.training[-1]["frames"] if self.rows.training else 0
         text = render(
             "report/pages/run.html", title=self.path.absolute().parent.name, running=running, done=done, total=total,
@@ -114,4 +114,4 @@ class RunPage:
 
     def _of_charts(self, row: dict[str, Any]) -> dict[str, Any]:
         """The values of a row that charts plot; thousands of complete rows would take too much memory."""
-        return {key: row[key] for key in ("frames", *self.metrics, *LEARNING) if key in row}
+        return {key: row[key] for key in ("frames", *self.metrics, *learning_curves()) if key in row}

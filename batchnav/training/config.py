@@ -14,7 +14,7 @@ from batchnav.envs.config import PRESETS as ENV_PRESETS
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
-from batchnav.learning.config import ImitationConfig, PPOConfig
+from batchnav.learning import ALGORITHMS, DAggerConfig, ImitationConfig, LearnerConfig, PPOConfig
 from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.distributed import Ranks
 from batchnav.scene.appearance import FROM_FILES, ID_FIELDS
@@ -31,14 +31,20 @@ class TrainingConfig:
     """Training scenes or episodes."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     """Architecture of the policy."""
+    algorithm: str = "ppo"
+    """Name of the algorithm in `batchnav.learning.ALGORITHMS`: ppo, dagger or one of your own. The section of its name
+    has its settings."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """Settings of PPO and the length of the run."""
+    dagger: DAggerConfig = field(default_factory=DAggerConfig)
+    """Settings of DAgger and the length of the run."""
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
-    """Imitation of an expert."""
+    """Imitation of an expert in addition to the algorithm's own loss."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     processes: int = 1
-    """Number of CPU training processes that share `ppo.num_envs` environments. On a machine that also runs other
+    """Number of CPU training processes that share the algorithm's `num_envs`
+    environments. On a machine that also runs other
     programs, one process per core trains faster than one process with threads. No effect on a GPU."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     """Renderer. "auto" times both on a few batches at each start, takes the faster one and logs the choice."""
@@ -86,10 +92,10 @@ class TrainingConfig:
                 f"them, to learn from"
             )
         in_range(self, "processes", 1, 1024)
-        if self.ppo.num_envs % (self.processes * self.ppo.minibatches):
+        if self.learner.num_envs % (self.processes * self.learner.minibatches):
             raise ConfigError(
-                f"ppo.num_envs: found {self.ppo.num_envs}, expected a multiple of the {self.processes} processes times "
-                f"the {self.ppo.minibatches} minibatches"
+                f"{self.algorithm}.num_envs: found {self.learner.num_envs}, expected a multiple of the "
+                f"{self.processes} processes times the {self.learner.minibatches} minibatches"
             )
         in_range(self, "save_every", 0.0, 1e9)
         in_range(self, "eval_every", 0, 10**13)
@@ -97,9 +103,27 @@ class TrainingConfig:
         in_range(self, "seed", 0, 2**62)
 
     def _check_expert(self) -> None:
-        """ConfigError if the expert cannot act in this environment."""
-        if self.imitation.expert:
-            check_expert(self.imitation.expert, self.env, "imitation.expert")
+        """ConfigError if the expert cannot act in this environment, or if there are two."""
+        own = getattr(self.learner, "expert", "")
+        if own and self.imitation.expert:
+            raise ConfigError(
+                f"imitation.expert: found {self.imitation.expert!r} with {self.algorithm}.expert {own!r}, expected one "
+                f"of them to be ''"
+            )
+        if self.expert:
+            check_expert(self.expert, self.env, f"{self.algorithm}.expert" if own else "imitation.expert")
+
+    @property
+    def learner(self) -> LearnerConfig:
+        """Settings of the algorithm. ConfigError for an unknown name."""
+        if self.algorithm not in ALGORITHMS:
+            raise ConfigError(f"algorithm: found {self.algorithm!r}, expected one of {', '.join(ALGORITHMS)}")
+        return getattr(self, self.algorithm)
+
+    @property
+    def expert(self) -> str:
+        """Name of the expert of the algorithm or of the imitation loss; "": none."""
+        return getattr(self.learner, "expert", "") or self.imitation.expert
 
     @property
     def acting_env(self) -> NavConfig:
@@ -123,16 +147,16 @@ class TrainingConfig:
         """Number of training processes of one machine: `processes` on the CPU, 1 on a GPU."""
         return self.processes if device.type == "cpu" else 1
 
-    def ppo_of(self, ranks: Ranks) -> PPOConfig:
-        """PPO settings of one rank: with several CPU processes, `num_envs` is divided among them.
+    def learner_of(self, ranks: Ranks) -> LearnerConfig:
+        """Settings of the algorithm on one rank: with several CPU processes, `num_envs` is divided among them.
 
         ConfigError where the number of ranks differs from `processes`.
         """
         processes = self.processes_on(ranks.device)
         if processes == 1 or ranks.world_size == 1:
-            return self.ppo
+            return self.learner
         if ranks.world_size != processes:
             raise ConfigError(
                 f"processes: found {processes}, expected {ranks.world_size}, the number of started processes"
             )
-        return replace(self.ppo, num_envs=self.ppo.num_envs // processes)
+        return replace(self.learner, num_envs=self.learner.num_envs // processes)

@@ -1,15 +1,17 @@
-"""Writers of a run's training curves: `metrics.jsonl`, one row per line, and TensorBoard event files."""
+"""Writers of a run's training curves: `metrics.jsonl`, one row per line, TensorBoard event files, Weights & Biases."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import math
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import summary
 
-from batchnav.errors import CheckpointError, printable
+from batchnav.errors import CheckpointError, ConfigError, printable
 from batchnav.report.charts import parse_row
 from batchnav.runtime.files import read_text, replacing
 
@@ -146,3 +148,31 @@ def _plain(row: dict) -> dict:
         k: _plain(v) if isinstance(v, dict) else None if isinstance(v, float) and not math.isfinite(v) else v
         for k, v in row.items()
     }
+
+
+def find_wandb() -> ModuleType:
+    """The module `wandb`. ConfigError if it is not installed."""
+    try:
+        return importlib.import_module("wandb")
+    except ImportError as error:
+        raise ConfigError(f"--wandb: package wandb not found ({error}); install it: pip install wandb") from error
+
+
+def wandb_log(folder: Path, settings: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """A function that sends a row; its "frames" is the step. When training resumes in a folder, its W&B run continues.
+
+    W&B reads project, entity and mode from its own environment variables.
+
+    Args:
+        folder: the run's folder.
+        settings: the run's configuration as nested dicts.
+
+    Raises:
+        ConfigError: `wandb` is not installed.
+    """
+    path = folder.resolve()
+    identifier = "".join(letter if letter.isalnum() else "-" for letter in str(path).strip("/"))[-120:]
+    run = find_wandb().init(
+        dir=str(path), id=identifier, name=path.name, resume="allow", config=settings, allow_val_change=True
+    )
+    return lambda row: run.log(flat(row), step=int(row["frames"]))

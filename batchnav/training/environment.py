@@ -35,7 +35,7 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
     Each rank has its share of the scenes, in which it samples episodes; with `scenes.episodes` it has its share of the
     episodes instead.
     """
-    num_envs = config.ppo_of(ranks).num_envs
+    num_envs = config.learner_of(ranks).num_envs
     if ranks.is_rank_zero and ranks.device.type == "cpu":
         precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, env_config=to_dict(config.env))
     if config.scenes.episodes:
@@ -113,6 +113,6 @@ def _options(config: TrainingConfig) -> dict[str, Any]:
         "task": config.env.task_name,
         "config": config.env,
         "renderer": config.renderer,
-        "final_observation": config.ppo.timeout_bootstrap,
+        "final_observation": config.learner.reads_final_obs,
         "copy": False,
     }

@@ -5,7 +5,7 @@
     report.html            page of learning curves, updated during training
     tensorboard/           the same rows, images and histograms for TensorBoard
     policy.safetensors     the weights, loadable with `batchnav.load_policy`
-    resume.pt              the learner's complete state (`resume_file`)
+    resume.pt              the learner's complete state, in torch's format (`ResumeFile`)
     .lock                  lock of the process that uses the folder
 
 Weights and resume state are written to temporary files that are then renamed, so a run that is killed at any moment
@@ -16,30 +16,43 @@ and computed again.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
+import logging
 import time
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 
 from batchnav.config import load_config, shortened, to_dict
-from batchnav.errors import CheckpointError
+from batchnav.errors import CheckpointError, few
+from batchnav.learning import OWN, Algorithm
 from batchnav.report.charts import Rows, load_metrics
 from batchnav.report.page import RunPage
-from batchnav.runtime.files import check_writable, lock_folder, read_text, remove_leftovers, replacing
+from batchnav.runtime.distributed import Ranks
+from batchnav.runtime.files import check_writable, lock_folder, read_regular, read_text, remove_leftovers, replacing
 from batchnav.training.curves import Curves, flat
-from batchnav.training.resume_file import ResumeFile
+
+log = logging.getLogger(__name__)
 
 CONFIG_NAME = "config.yaml"
 OTHERS = "others"
-"""Key of the saved state: list of the parts `PER_RANK` of ranks 1, 2 and so on."""
+"""Key of the saved state: list of the parts OWN of ranks 1, 2 and so on."""
 PAGE = "report.html"
 _TASK = "env.task.name"
 """Setting that messages about a changed configuration name first."""
 _CHANGE = "# from frame "
 """Prefix of the comments in `config.yaml` that list changes."""
+_SEAL = b"sha256:"
+"""Prefix of the last 71 bytes, the checksum. They follow torch's file; torch ignores them."""
+_FASTEST = 1
+"""Compression level of zlib. Higher levels take several times as long and save a few per cent."""
 
 
 class RunFolder:
@@ -202,3 +215,157 @@ class RunFolder:
             if self._curves is not None:
                 ends.callback(self._curves.close)
             ends.callback(self._resume_file.close)
+
+
+class SharedFolder:
+    """A `RunFolder` that all ranks of a run share. All ranks call the same methods in the same order.
+
+    Args:
+        ranks: the processes that train together.
+        path: the folder.
+        config: dataclass of the run's configuration.
+        allow_changes: continue a run that had another configuration.
+
+    Attributes:
+        open: the `RunFolder` on rank 0; None on other ranks.
+    """
+
+    def __init__(self, ranks: Ranks, path: Path, config: Any, allow_changes: bool = False):
+        self.ranks, self.path = ranks, path
+        self.open = RunFolder(path, config, allow_changes) if ranks.is_rank_zero else None
+        self.holds_state = False
+        """True where the folder holds resume state."""
+        self._changes: list[str] = []
+
+    def __enter__(self) -> SharedFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.open:
+            self.open.close()
+
+    def resume(self, learner: Algorithm) -> None:
+        """Load the saved state, if there is one, into the learner.
+
+        The run continues exactly if the number of ranks is unchanged. Otherwise weights, optimiser and frame count are
+        restored and environments start new episodes; a warning and `config.yaml` record this.
+
+        CheckpointError for a state that does not fit, with the settings that changed since it was saved.
+        """
+        state = self.open.load() if self.open else None
+        owns = [None] * self.ranks.world_size
+        if state is not None:
+            found = [state.pop(OWN, None), *state.pop(OTHERS, [])]
+            if len(found) == self.ranks.world_size:
+                owns = found
+            else:
+                self._changes.append(f"ranks = {self.ranks.world_size}, was {len(found)}")
+                log.warning(
+                    "%s: found the state of %d processes, expected %d; weights, optimiser and frame count are restored "
+                    "and environments start new episodes", self.path, len(found), self.ranks.world_size,
+                )  # fmt: skip
+        state, changes = self.ranks.broadcast((state, self.open.changes if self.open else []))
+        own = self.ranks.scatter(owns)
+        self.holds_state = state is not None
+        if state is None:
+            return
+        try:
+            learner.load_state_dict({**state, OWN: own}, new_episodes=own is None)
+        except CheckpointError as error:
+            changed = f"; changed settings: {few(changes, separator='; ')}" if changes else ""
+            raise CheckpointError(
+                f"{self.path}: {error}{changed}; continue with the settings of {CONFIG_NAME}, or choose another --out"
+            ) from error
+
+    def begin(self, frames: int, metrics: Mapping[str, tuple[float, float]] | None = None) -> None:
+        """Open the curves on rank 0 (`RunFolder.begin`)."""
+        if self.open:
+            self.open.begin(frames, self._changes, metrics)
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Append rank 0's row to the curves (`RunFolder.log`)."""
+        if self.open:
+            self.open.log(row)
+
+    def save_due(self, every: float) -> bool:
+        """True on rank 0 if a save is due (`RunFolder.save_due`); False on other ranks."""
+        return self.open is not None and self.open.save_due(every)
+
+    def save(self, learner: Algorithm) -> None:
+        """Write the resume state of all ranks (`RunFolder.save`). Every rank returns when the state is copied."""
+        state = learner.state_dict()
+        own = None if self.ranks.is_rank_zero else state[OWN]
+        others = self.ranks.gather(own)[1:]
+        if self.open:
+            self.open.save({**state, OTHERS: others} if others else state)
+        self.ranks.barrier()
+        self.holds_state = True
+
+
+class ResumeFile:
+    """Writes and reads `resume.pt`. A thread serializes, compresses and writes, while training continues.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._thread = ThreadPoolExecutor(1, "save")
+        self._written: Future[None] | None = None
+
+    def load(self) -> dict[str, Any]:
+        """The saved state, tensors on the CPU. Errors of torch and zlib for a damaged file pass through."""
+        return torch.load(io.BytesIO(_unsealed(self.path)), map_location="cpu", weights_only=True)
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Write the state atomically in the background; its tensors must not change meanwhile.
+
+        Waits for the previous save. CheckpointError if that one failed.
+        """
+        self.finish()
+        self._written = self._thread.submit(self._write, state)
+
+    def finish(self) -> None:
+        """Wait until the last save is on disk. CheckpointError if it failed."""
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
+
+    def close(self) -> None:
+        """`finish`, and end the thread."""
+        try:
+            self.finish()
+        finally:
+            self._thread.shutdown()
+
+    def _write(self, state: dict[str, Any]) -> None:
+        content = io.BytesIO()
+        torch.save(state, content)
+        packed = _deflated(content)
+        packed.write(_SEAL + hashlib.sha256(packed.getbuffer()).hexdigest().encode())
+        with replacing(self.path, CheckpointError) as part:
+            part.write_bytes(packed.getbuffer())
+
+
+def _deflated(content: io.BytesIO) -> io.BytesIO:
+    """The zip archive `content` with compressed members."""
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(content) as source,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=_FASTEST) as target,
+    ):
+        for member in source.infolist():
+            target.writestr(member.filename, source.read(member))
+    return packed
+
+
+def _unsealed(path: Path) -> bytes:
+    """Content of a resume file without its checksum, after verification."""
+    data = read_regular(path, CheckpointError)
+    end = len(data) - len(_SEAL) - 64
+    if not data[max(end, 0) :].startswith(_SEAL):
+        raise ValueError("it has no checksum at its end")
+    if hashlib.sha256(memoryview(data)[:end]).hexdigest().encode() != data[end + len(_SEAL) :]:
+        raise ValueError("its SHA-256 differs from the stored one")
+    return data[:end]

@@ -1,43 +1,44 @@
-"""Training of a navigation agent: environment, policy, PPO updates, validation and saves. Start with `train`."""
+"""Training of a navigation agent: environment, policy, updates, validation and saves. Start with `train`."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from batchnav.agents.registry import make_expert
 from batchnav.config import to_dict
-from batchnav.envs.nav import NavEnv
-from batchnav.errors import DivergenceError
-from batchnav.learning.imitation import Imitation
-from batchnav.learning.learner import Learner
+from batchnav.data.scene_ref import scene_ids
+from batchnav.errors import DivergenceError, printable, shell_word
+from batchnav.learning import ALGORITHMS, Algorithm
 from batchnav.learning.stats import NUM_FINITE, merged
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.weights import load_weights, save_policy
-from batchnav.runtime.device import make_deterministic, resolve_device
+from batchnav.runtime.console import next_command, number_of
+from batchnav.runtime.device import machine, make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
 from batchnav.tasks import TASKS
-from batchnav.training.checkpoints import Checkpoints
 from batchnav.training.config import TrainingConfig
+from batchnav.training.curves import wandb_log
 from batchnav.training.environment import make_environment
-from batchnav.training.folder import RunFolder
-from batchnav.training.messages import next_steps, startup_summary
+from batchnav.training.folder import RunFolder, SharedFolder
 from batchnav.training.progress import RecentEpisodes, TrainingProgress
-from batchnav.training.samples import distributions, observed_images
-from batchnav.training.shared_folder import SharedFolder
 from batchnav.training.signals import StopSignals
-from batchnav.training.tracing import tracing
-from batchnav.training.validation import Validation
-from batchnav.training.wandb import wandb_log
+from batchnav.training.validation import Checkpoints, Validation
 from batchnav.types import Metric
 
 log = logging.getLogger(__name__)
+
+SKIPPED, TRACED = 5, 2
+"""Number of updates before the trace (kernels compile, graphs are captured), and in the trace."""
+SHOWN_AGENTS = 8
+"""Number of environments whose images TensorBoard shows, in one row."""
 
 
 def train(
@@ -89,13 +90,13 @@ def _train(
             log.info("%s", line)
         traced = profile and ranks.is_rank_zero
         profiler = tracing(out / "trace.json") if traced else None
-        progress = TrainingProgress(config.ppo.total_frames, learner.frames, quiet=not ranks.is_rank_zero)
+        progress = TrainingProgress(config.learner.total_frames, learner.frames, quiet=not ranks.is_rank_zero)
         with progress, profiler or contextlib.nullcontext(), signals.deferred():
             after_update = profiler.step if profiler else lambda: None
             _loop(config, learner, folder, validation, signals, progress, after_update)
             save(learner, config, folder)
         if signals.status is None:
-            for line in next_steps(learner.frames, out).splitlines():
+            for line in next_steps(learner.frames, config.algorithm, out).splitlines():
                 log.info("%s", line)
     return learner.frames
 
@@ -113,7 +114,7 @@ class RankReport(NamedTuple):
 
 def _loop(
     config: TrainingConfig,
-    learner: Learner,
+    learner: Algorithm,
     folder: SharedFolder,
     validation: Validation | None,
     signals: StopSignals,
@@ -126,14 +127,14 @@ def _loop(
     if folder.open:
         kept = Checkpoints(folder.path, config.keep_every, shown, lambda path: save_weights(learner, config, path))
     ranks, asked = learner.ranks, None  # not `signals.status`: the signal may have reached this rank only
-    while learner.frames < config.ppo.total_frames and not asked:
+    while learner.frames < config.learner.total_frames and not asked:
         before = learner.frames
-        stats = learner.update(learner.frames / config.ppo.total_frames).read()
+        stats = learner.update(learner.frames / config.learner.total_frames).read()
         due = signals.save_asked() | folder.save_due(config.save_every)
         reports = ranks.all_gather(RankReport(stats, signals.asked, due))
         found = [report.stats for report in reports]
         row = summary(merged(found), learner.frames_per_update, shown)
-        check_finite(row, folder, first_diverged(found, ranks))
+        check_finite(row, folder, config.algorithm, first_diverged(found, ranks))
         folder.log(row)
         progress.show(int(row["frames"]), {"frames_per_second": row["frames_per_second"], **recent.add(row)})
         if kept:
@@ -153,7 +154,7 @@ def _loop(
             signals.follow(asked)
 
 
-def make_learner(config: TrainingConfig, ranks: Ranks | None = None) -> Learner:
+def make_learner(config: TrainingConfig, ranks: Ranks | None = None) -> Algorithm:
     """The learner of a new run. `ranks`: the processes that train together; None: this process alone."""
     ranks = ranks or Ranks(resolve_device(config.device))
     if config.deterministic:
@@ -163,16 +164,10 @@ def make_learner(config: TrainingConfig, ranks: Ranks | None = None) -> Learner:
     policy = ActorCritic(env.single_observation_space, env.single_action_space, config.policy)
     if config.init_from:
         load_weights(policy, config.init_from)
-    return Learner(
-        policy, env, config.ppo_of(ranks), config.seed, compile=config.compile, graphs=config.graphs, ranks=ranks,
-        imitation=make_imitation(config, env),
+    return ALGORITHMS[config.algorithm](
+        policy, env, config.learner_of(ranks), config.seed, compile=config.compile, graphs=config.graphs, ranks=ranks,
+        expert=make_expert(config.expert, env).act if config.expert else None, imitation=config.imitation,
     )  # fmt: skip
-
-
-def make_imitation(config: TrainingConfig, env: NavEnv) -> Imitation | None:
-    """The imitation loss of the configured expert; None without an expert."""
-    name = config.imitation.expert
-    return Imitation(make_expert(name, env).act, config.imitation) if name else None
 
 
 def headline_metrics(task_name: str) -> tuple[Metric, ...]:
@@ -194,15 +189,18 @@ def summary(stats: dict[str, float], frames: int, metrics: Sequence[str]) -> dic
     return {**dict.fromkeys(metrics, math.nan), **row}
 
 
-def check_finite(row: dict[str, float], folder: RunFolder | SharedFolder, where: str = "") -> None:
-    """DivergenceError if the loss or the gradient norm of an update is not finite. `where`: prefix of the message."""
+def check_finite(row: dict[str, float], folder: RunFolder | SharedFolder, algorithm: str, where: str = "") -> None:
+    """DivergenceError if the loss or the gradient norm of an update is not finite.
+
+    `algorithm`: name of the section with the learning rate; `where`: prefix of the message.
+    """
     for name in ("loss", "grad_norm"):
         if not math.isfinite(row[name]):
             advice = (
                 f"{folder.path} keeps the last good state; to continue from it, repeat the command with a lower "
-                f"--ppo.learning-rate and --allow-changes"
+                f"--{algorithm}.learning-rate and --allow-changes"
                 if folder.holds_state
-                else "no state was saved; try a lower --ppo.learning-rate"
+                else f"no state was saved; try a lower --{algorithm}.learning-rate"
             )
             raise DivergenceError(
                 f"{where}update to frame {row['frames']:,}: found {name} {row[name]}, expected a finite number; "
@@ -220,18 +218,69 @@ def first_diverged(found: list[dict[str, float]], ranks: Ranks) -> str:
     return "" if len(first) == len(found) else f"{', '.join(first)}: "
 
 
-def save(learner: Learner, config: TrainingConfig, folder: SharedFolder) -> None:
+def save(learner: Algorithm, config: TrainingConfig, folder: SharedFolder) -> None:
     """Save the weights, then the resume state."""
     if folder.open:
         save_weights(learner, config, folder.open.policy_path)
-        folder.open.show(learner.frames, observed_images(learner.rollout), distributions(learner.rollout))
+        images, numbers = learner.samples()
+        folder.open.show(learner.frames, observed_images(images), histograms(numbers))
     folder.save(learner)
 
 
-def save_weights(learner: Learner, config: TrainingConfig, path: Path) -> None:
+def save_weights(learner: Algorithm, config: TrainingConfig, path: Path) -> None:
     """Write the current policy with the environment that it acts in, the expert, the number of frames and the seed."""
     info = {
-        "env": to_dict(config.acting_env), "expert": config.imitation.expert, "frames": learner.frames,
+        "env": to_dict(config.acting_env), "expert": config.expert, "frames": learner.frames,
         "seed": config.seed,
     }  # fmt: skip
     save_policy(learner.policy, path, info)
+
+
+def observed_images(observations: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """Images [N, C, H, W] among the observations, of the first SHOWN_AGENTS environments in one row: u8 [C, H, W].
+
+    Only images with one or three channels; floats are scaled from 0..1 to 0..255.
+    """
+    found = {}
+    for name, images in observations.items():
+        if images.dim() == 4 and images.shape[1] in (1, 3) and images.dtype != torch.int32:  # int32 images hold ids
+            row = torch.cat(list(images[:SHOWN_AGENTS].float() * (1 if images.dtype == torch.uint8 else 255)), dim=-1)
+            found[name] = row.clamp(0, 255).byte().cpu().numpy()
+    return found
+
+
+def histograms(numbers: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """Tensors by name as f32 [n], for TensorBoard."""
+    return {name: tensor.detach().float().flatten().cpu().numpy() for name, tensor in numbers.items()}
+
+
+def tracing(path: Path) -> torch.profiler.profile:
+    """A profiler that writes `path` after SKIPPED + TRACED updates; call its `step` after each update."""
+    return torch.profiler.profile(
+        schedule=torch.profiler.schedule(skip_first=SKIPPED - 1, wait=0, warmup=1, active=TRACED, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+    )
+
+
+def startup_summary(config: TrainingConfig, learner: Algorithm, out: Path) -> str:
+    """Startup summary: task, frames, device, scenes, environments, policy size, output folder."""
+    scenes = config.scenes.episodes or number_of(len(scene_ids(config.scenes.names)), "scene")
+    parameters = sum(weights.numel() for weights in learner.policy.parameters())
+    several = f"{learner.ranks.world_size} x " if learner.ranks.is_distributed else ""
+    first = f" from frame {learner.frames:,}" if learner.frames else ""
+    return (
+        f"training {config.env.task_name}{first} to {config.learner.total_frames:,} on {several}"
+        f"{machine(learner.device)}: {scenes}, "
+        f"{number_of(config.learner.num_envs, 'environment')}, policy of {parameters:,} parameters\n"
+        f"output: {printable(str(out))} (policy.safetensors, metrics.jsonl); curves: "
+        f"tensorboard --logdir {shell_word(out)}"
+    )
+
+
+def next_steps(frames: int, algorithm: str, out: Path) -> str:
+    """Message at the end of training: frames done, and the commands to evaluate and to continue."""
+    evaluate = next_command("evaluate", "batchnav", "evaluate", out, "--report")
+    resume = next_command(
+        "continue", "batchnav", "train", "--resume", "--out", out, f"--{algorithm}.total-frames", 2 * frames
+    )
+    return f"trained {frames:,} frames\n{evaluate}\n{resume}"

@@ -23,11 +23,11 @@ from batchnav.runtime.console import number_of
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed import start_local_ranks
 from batchnav.training.config import TrainingConfig
+from batchnav.training.curves import find_wandb
 from batchnav.training.environment import prepare
 from batchnav.training.folder import CONFIG_NAME, RunFolder
 from batchnav.training.loop import train
 from batchnav.training.options import Options
-from batchnav.training.wandb import find_wandb
 
 
 @dataclass(frozen=True, kw_only=True)

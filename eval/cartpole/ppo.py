@@ -18,8 +18,8 @@ from batchnav.cartpole.torch_env import TorchCartPoleEnv
 from batchnav.config import load_config
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
 from batchnav.envs.adapters.stable_baselines3 import GymnasiumFromSB3
-from batchnav.learning.learner import Learner
-from batchnav.learning.schedule import learning_rate_scale
+from batchnav.learning import PPO
+from batchnav.learning.optimizers import learning_rate_scale
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.report.results import row
 
@@ -134,7 +134,7 @@ def curve_of(
     torch.manual_seed(run.seed)
     env = make(run.ppo.num_envs, run.seed)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
-    learner = Learner(policy, env, run.ppo, run.seed)
+    learner = PPO(policy, env, run.ppo, run.seed)
     test_env, curve, seconds = CartPoleEnv(100, device, run.seed + 1), [[0.0, 0, 0.0]], 0.0
     while curve[-1][2] < SOLVED and seconds < limit and learner.frames < run.ppo.total_frames and updates:
         begin = time.perf_counter()

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchnav.evaluation.intervals import Interval, format_interval
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPOConfig
 from batchnav.report.results import figure, shown, unit
 from eval.publish import agents, readme
 from eval.publish.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows

@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from batchnav.cli.ranges import INTEGERS, run
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPOConfig
 from batchnav.report.charts import load_metrics
 from batchnav.report.results import RESULTS, record, row, save_chart
 from batchnav.runtime.device import resolve_device

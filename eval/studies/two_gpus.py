@@ -35,8 +35,7 @@ from batchnav.cli.ranges import run
 from batchnav.config import from_dict
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import PointNavEnv
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.learning.stats import merged
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
@@ -166,7 +165,7 @@ def speed(options: Options) -> None:
 # Losses and weights.
 
 
-class AllRanksLearner(Learner):
+class AllRanksLearner(PPO):
     """Learner of one process with the minibatches of several ranks.
 
     Each rank's environments are one part of this process's. A minibatch takes the same indices from every part.
@@ -217,7 +216,7 @@ def compare_losses(options: Options) -> int:
     return 0
 
 
-def make_learner(options: Options, ranks: Ranks) -> Learner:
+def make_learner(options: Options, ranks: Ranks) -> PPO:
     """Make this rank's learner, with num_envs / 2 environments, or one for the environments of all ranks.
 
     The minibatches of all ranks together have the size of the single process's.
@@ -230,7 +229,7 @@ def make_learner(options: Options, ranks: Ranks) -> Learner:
     config = TINY if options.dry_run else PolicyConfig()
     policy = ActorCritic(env.single_observation_space, env.single_action_space, config)
     minibatches = max(1, options.num_envs // 2 * PPOConfig().rollout_steps // options.minibatch_frames)
-    learner = (Learner if ranks.is_distributed else AllRanksLearner)(
+    learner = (PPO if ranks.is_distributed else AllRanksLearner)(
         policy, env, PPOConfig(num_envs=n, minibatches=minibatches, learning_rate=1e-3), compile=options.compile,
         graphs=options.graphs, ranks=ranks,
     )  # fmt: skip

@@ -14,8 +14,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.observations import needed_appearance
 from batchnav.envs.stream import SceneStream
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.encoder import ENCODERS, SEResNet9, SimpleCNN
 from batchnav.policy.memory import state_tensors
@@ -52,7 +51,7 @@ def tensors_of(part):
 
 def learner_of(run, env):
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
-    return Learner(policy, env, run.ppo)
+    return PPO(policy, env, run.ppo)
 
 
 @pytest.mark.parametrize("task", ["flee", "explore"])
@@ -228,7 +227,7 @@ def test_the_prediction_holds_within_fifteen_percent(graphs):
     torch.cuda.reset_peak_memory_stats()
     env = PointNavEnv([find_scene(name) for name in names], 1024, device, config=run.env)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
-    learner = Learner(policy, env, run.ppo, graphs=graphs)
+    learner = PPO(policy, env, run.ppo, graphs=graphs)
     for _ in range(4):
         learner.update(0.0).read()
     measured = torch.cuda.max_memory_allocated() - before

@@ -10,8 +10,7 @@ from networks import policy_config
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.envs.wrapper import Wrapper
 from batchnav.errors import ArgumentError
-from batchnav.learning.config import PPOConfig
-from batchnav.learning.learner import Learner
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy.actor_critic import ActorCritic
 
 N = 4
@@ -36,7 +35,7 @@ class Closer(gymnasium.vector.VectorWrapper):
 def learner_of(env):
     torch.manual_seed(0)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, policy_config(hidden_size=8, layers=0))
-    return Learner(policy, env, PPOConfig(num_envs=N, rollout_steps=8, total_frames=64, optimizer="adamw"))
+    return PPO(policy, env, PPOConfig(num_envs=N, rollout_steps=8, total_frames=64, optimizer="adamw"))
 
 
 def test_wrappers_of_both_kinds_train_alike_and_resume():

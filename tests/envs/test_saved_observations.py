@@ -10,8 +10,7 @@ from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.envs.wrapper import Wrapper
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.procedural import make_material_library
 from batchnav.scene.material_sampling import PERIOD
@@ -53,7 +52,7 @@ def learner_in(env, seed=0):
     policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICY)
     with torch.no_grad():
         policy.actor.bias[STOP] = -3.0
-    return Learner(policy, env, PPOConfig(num_envs=N, rollout_steps=STEPS, optimizer="adamw"), seed)
+    return PPO(policy, env, PPOConfig(num_envs=N, rollout_steps=STEPS, optimizer="adamw"), seed)
 
 
 def saved(learner):
@@ -87,14 +86,14 @@ def continues(make_env, updates):
 
 def images_in(state):
     """Names of the tensors that hold as many numbers as N images, or more."""
-    tensors = {**state["obs"], **state["env"]}
+    tensors = {**state["own"]["obs"], **state["own"]["env"]}
     return {name for name, value in tensors.items() if value.numel() >= N * SMALL["height"] * SMALL["width"]}
 
 
 @pytest.mark.parametrize(("options", "stored"), [(IMAGENAV, set()), (MAPPED, {"waypoint"})])
 def test_images_are_not_saved(houses, options, stored):
     state = continues(lambda seed: make(houses, seed, **options), 4)
-    assert set(state["obs"]) == stored and not {name for name in images_in(state) if not name.startswith("map_")}
+    assert set(state["own"]["obs"]) == stored and not {name for name in images_in(state) if not name.startswith("map_")}
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -110,26 +109,26 @@ def test_images_of_goals_with_former_materials_are_rendered_again(houses, librar
         return make(SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed), seed, **options)
 
     state = continues(make_env, PERIOD + 4)
-    assert not state["obs"] and not images_in(state)
-    randomisations = state["env"]["imagegoal_materials"]
+    assert not state["own"]["obs"] and not images_in(state)
+    randomisations = state["own"]["env"]["imagegoal_materials"]
     assert len(randomisations.unique()) > 1
     env = make_env(1)
-    env.load_state_dict(state["env"])
+    env.load_state_dict(state["own"]["env"])
     former = env.observe()["imagegoal"].clone()
-    env.load_state_dict({**state["env"], "imagegoal_materials": torch.full_like(randomisations, PERIOD + 4)})
+    env.load_state_dict({**state["own"]["env"], "imagegoal_materials": torch.full_like(randomisations, PERIOD + 4)})
     assert not torch.equal(env.observe()["imagegoal"], former)
 
 
 def test_an_image_that_a_wrapper_changes_is_saved(houses):
     state = continues(lambda seed: Darker(make(houses, seed, **IMAGENAV)), 4)
-    assert set(state["obs"]) == {"rgb"}
+    assert set(state["own"]["obs"]) == {"rgb"}
 
 
 def test_a_state_that_holds_all_observations_is_loaded_as_it_is(houses):
     learner, resumed = (learner_in(make(houses, **IMAGENAV)) for _ in range(2))
     update(learner, 2)
     state = saved(learner)
-    state["obs"] = {name: torch.full_like(rows[-1], 3) for name, rows in learner.rollout.obs.items()}
+    state["own"]["obs"] = {name: torch.full_like(rows[-1], 3) for name, rows in learner.rollout.obs.items()}
     resumed.load_state_dict(state)
     assert all((rows[-1] == 3).all() for rows in resumed.rollout.obs.values())
 

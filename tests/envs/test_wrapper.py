@@ -11,8 +11,7 @@ from batchnav.data.scenes import find_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.wrapper import Wrapper
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.runtime.distributed import Ranks
 from batchnav.scene.bank import SceneBank
@@ -24,7 +23,7 @@ from batchnav.types import VecEnv
 
 N, STEPS, BONUS = 4, 5, 100.0
 POLICY = policy_config(base_width=4, visual_size=8, hidden_size=8, layers=1, embedding_size=4)
-PPO = PPOConfig(num_envs=N, rollout_steps=STEPS, optimizer="adamw")
+SETTINGS = PPOConfig(num_envs=N, rollout_steps=STEPS, optimizer="adamw")
 
 
 class Richer(Wrapper):
@@ -52,9 +51,9 @@ def make(bank, kind=PointNavEnv, **options):
     return kind(bank, N, seed=0, height=16, width=16, **options)
 
 
-def learner_in(env, graphs=False, ppo=PPO):
+def learner_in(env, graphs=False, ppo=SETTINGS):
     torch.manual_seed(0)
-    return Learner(ActorCritic(env.single_observation_space, env.single_action_space, POLICY), env, ppo, graphs=graphs)
+    return PPO(ActorCritic(env.single_observation_space, env.single_action_space, POLICY), env, ppo, graphs=graphs)
 
 
 @pytest.mark.parametrize("graphs", [False, True])
@@ -101,7 +100,8 @@ def test_a_wrapper_forwards_all_calls(bank):
 def small_run(**ppo):
     return TrainingConfig(
         env=NavConfig(camera=CameraConfig(16, 16), task=PointNavConfig(max_steps=3)),
-        scenes=ScenesConfig(houses=1, first_house=3), policy=POLICY, ppo=dataclasses.replace(PPO, **ppo), device="cpu",
+        scenes=ScenesConfig(houses=1, first_house=3), policy=POLICY, device="cpu",
+        ppo=dataclasses.replace(SETTINGS, **ppo),
     )  # fmt: skip
 
 

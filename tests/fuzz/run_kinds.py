@@ -17,14 +17,14 @@ import torch
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.mapping.predictor import OccupancyNet, load_occupancy, network_input, save_occupancy
-from batchnav.report.charts import LEARNING, Rows, charts, load_metrics
+from batchnav.report.charts import Rows, charts, learning_curves, load_metrics
 from batchnav.scene.scene import Scene
 from batchnav.sensors.redwood import RedwoodNoise, synthetic_table
 from batchnav.sensors.sensor import NoiseCounters
-from batchnav.training.checkpoints import Checkpoints
 from batchnav.training.config import TrainingConfig
 from batchnav.training.curves import rows_until
 from batchnav.training.folder import RunFolder
+from batchnav.training.validation import Checkpoints
 from batchnav.view.viewer.guard import accepts
 
 CONTROL_VALUES = [0, 1, 2, 5.5, 7.25, 8, 10, -1, 11, 1e300, float("nan"), float("inf"), True, "5", None, [5]]
@@ -108,7 +108,7 @@ def plot(path: Path) -> None:
     """Charts, rows to keep, and the best score so far."""
     rows = Rows(*load_metrics(path))
     metrics = {"spl": (0.0, 1.0)}
-    assert len(charts({"a": rows, "b": rows}, metrics)) <= len(LEARNING) + 1
+    assert len(charts({"a": rows, "b": rows}, metrics)) <= len(learning_curves()) + 1
     rows_until(path, 250)
     Checkpoints(path.parent, 10, ("spl", "success"), lambda file: None).after_validation({"spl": 0.5})
 
@@ -182,7 +182,7 @@ def state(data: bytes, draw: np.random.Generator) -> bytes:
     if draw.integers(8) == 0:
         return sealed(mutate.blindly(data[:-71], draw))
     found = torch.load(io.BytesIO(data), weights_only=True)
-    tensors = found["learner"]["env"]
+    tensors = found["learner"]["own"]["env"]
     names = sorted(tensors)
     for _ in range(draw.integers(1, 4)):
         name = names[draw.integers(len(names))]

@@ -7,8 +7,7 @@ from gymnasium import spaces
 from networks import policy_config
 from toys import Toy
 
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.film import FiLMEncoder
 
@@ -68,7 +67,7 @@ def make(film, seed=0, **ppo):
     config = policy_config(encoder="simple_cnn", base_width=4, visual_size=16, hidden_size=16, layers=1, film=film)
     settings = {"num_envs": 64, "rollout_steps": 8, "epochs": 2, "minibatches": 2, "optimizer": "adamw"}
     policy = ActorCritic(env.single_observation_space, env.single_action_space, config)
-    return Learner(policy, env, PPOConfig(**settings | {"learning_rate": 4e-3, "gamma": 0.5} | ppo), seed=seed)
+    return PPO(policy, env, PPOConfig(**settings | {"learning_rate": 4e-3, "gamma": 0.5} | ppo), seed=seed)
 
 
 @FUSIONS

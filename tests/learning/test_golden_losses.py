@@ -8,8 +8,7 @@ import torch
 from toys import Bandit, RememberBit
 
 from batchnav.config import from_dict
-from batchnav.learning import Imitation, Learner
-from batchnav.learning.config import ImitationConfig, PPOConfig
+from batchnav.learning import PPO, ImitationConfig, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 
@@ -47,7 +46,7 @@ def test_losses_of_a_seeded_run(env, policy, optimizer, epochs, seed, imitation,
     env = env(16)
     network = ActorCritic(env.single_observation_space, env.single_action_space, from_dict(PolicyConfig, policy))
     ppo = PPOConfig(num_envs=16, rollout_steps=8, minibatches=2, optimizer=optimizer, epochs=epochs)
-    learner = Learner(network, env, ppo, seed, imitation=imitation and Imitation(next_one, imitation))
+    learner = PPO(network, env, ppo, seed, expert=imitation and next_one, imitation=imitation)
     rows = [learner.update(0.01 + i / 3 / 2).read() for i in range(3)]
     assert [row["loss/loss"] for row in rows] == pytest.approx(losses, rel=ROUNDING)
     assert [row["loss/grad_norm"] for row in rows] == pytest.approx(norms, rel=ROUNDING)

@@ -8,8 +8,7 @@ from networks import policy_config
 from toys import Toy
 
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.observations import embed_rows
 from batchnav.policy.weights import load_weights
@@ -46,7 +45,7 @@ class Categories(Toy):
 
 
 CONFIG = policy_config(layers=0, hidden_size=32, embedding_size=8)
-PPO = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)
+SETTINGS = PPOConfig(num_envs=64, rollout_steps=8, epochs=2, minibatches=2, optimizer="adamw", learning_rate=1e-2)
 KINDS = [
     (spaces.Discrete(4), torch.int64),
     (spaces.Box(0, 3, (), np.int32), torch.int32),
@@ -57,7 +56,7 @@ KINDS = [
 
 def make(env, config=CONFIG):
     torch.manual_seed(0)
-    return Learner(ActorCritic(env.single_observation_space, env.single_action_space, config), env, PPO)
+    return PPO(ActorCritic(env.single_observation_space, env.single_action_space, config), env, SETTINGS)
 
 
 @pytest.mark.parametrize(("space", "dtype"), KINDS, ids=str)

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from batchnav.learning import Lamb
-from batchnav.learning.lamb import _fits_kernels, trust_ratio
-from batchnav.learning.schedule import learning_rate, learning_rate_scale
+from batchnav.learning.optimizers import _fits_kernels, learning_rate, learning_rate_scale, trust_ratio
 
 FLOAT32 = 2e-6  # relative; 20 steps in float32 against float64
 
@@ -140,7 +139,7 @@ def test_kernels_are_the_plain_step(graph, monkeypatch):
     gradients = [{n: 0.1 * torch.randn(s, generator=generator).cuda() for n, s in shapes.items()} for _ in range(6)]
 
     def learn(fused):
-        monkeypatch.setattr("batchnav.learning.lamb.has_triton", lambda device: fused)
+        monkeypatch.setattr("batchnav.learning.optimizers.has_triton", lambda device: fused)
         params = {name: torch.nn.Parameter(value.cuda()) for name, value in values.items()}
         for parameter in params.values():
             parameter.grad = torch.zeros_like(parameter)

@@ -8,25 +8,24 @@ from networks import policy_config
 from toys import Bandit, Point, RememberBit
 
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.learning.rollout import Rollout
 from batchnav.policy import ActorCritic
 from batchnav.policy.actions import Categorical
 from batchnav.policy.config import PolicyConfig
 
 MEMORY = policy_config(base_width=4, visual_size=8, hidden_size=32, layers=1, embedding_size=8)
-PPO = PPOConfig(num_envs=64, rollout_steps=18, epochs=4, optimizer="adamw", learning_rate=1e-2)
+SETTINGS = PPOConfig(num_envs=64, rollout_steps=18, epochs=4, optimizer="adamw", learning_rate=1e-2)
 
 
-def make(env, policy=MEMORY, ppo=PPO, seed=0, compile=False):
+def make(env, policy=MEMORY, ppo=SETTINGS, seed=0, compile=False):
     torch.manual_seed(seed)
     network = ActorCritic(env.single_observation_space, env.single_action_space, policy)
-    return Learner(network, env, ppo, seed=seed, compile=compile)
+    return PPO(network, env, ppo, seed=seed, compile=compile)
 
 
 def settings(**changes):
-    return PPOConfig(**{**vars(PPO), **changes})
+    return PPOConfig(**{**vars(SETTINGS), **changes})
 
 
 def flatten(tree, prefix=""):
@@ -191,8 +190,8 @@ def test_episode_means_exclude_running_episodes():
 
 def test_each_epoch_has_other_minibatches(monkeypatch):
     learner = make(RememberBit(8), ppo=settings(num_envs=8, minibatches=2, epochs=3))
-    seen, learn = [], learner._learn
-    monkeypatch.setattr(learner, "_learn", lambda envs, *rest: (seen.append(envs.tolist()), learn(envs, *rest))[1])
+    seen, loss = [], learner.loss
+    monkeypatch.setattr(learner, "loss", lambda envs, *rest: (seen.append(envs.tolist()), loss(envs, *rest))[1])
     learner.update(0.0)
     epochs = [seen[i] + seen[i + 1] for i in range(0, 6, 2)]
     assert all(sorted(epoch) == list(range(8)) for epoch in epochs)
@@ -210,7 +209,8 @@ def test_settings_that_do_not_fit():
 def test_advantage_normalisation():
     learner = make(RememberBit(), ppo=settings(normalize_advantage=True))
     learner.collect()
-    advantage, _ = learner._advantages()
+    learner.finish_rollout()
+    advantage = learner.rollout.advantage
     assert advantage.mean().item() == pytest.approx(0.0, abs=1e-5)
     assert advantage.std().item() == pytest.approx(1.0, abs=1e-4)
 

@@ -8,8 +8,7 @@ from torch import nn
 from toys import RememberBit
 
 from batchnav.errors import CheckpointError
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import MEMORIES, ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory, copy_state_, map_state, state_tensors
@@ -62,7 +61,7 @@ def make(**changes):
     torch.manual_seed(0)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, CONFIG)
     ppo = PPOConfig(num_envs=16, rollout_steps=8, minibatches=2, optimizer="adamw", learning_rate=1e-2, **changes)
-    return Learner(policy, env, ppo)
+    return PPO(policy, env, ppo)
 
 
 def test_it_trains_and_resumes(tmp_path):
@@ -74,7 +73,7 @@ def test_it_trains_and_resumes(tmp_path):
     again = make()
     again.load_state_dict(torch.load(tmp_path / "resume.pt", weights_only=True))
     assert again.state.extra["steps"].equal(learner.state.extra["steps"]) and learner.state.extra["steps"].max() > 1
-    for found, expected in zip(again.update(0.5).losses, learner.update(0.5).losses, strict=True):
+    for found, expected in zip(again.update(0.5).losses.values(), learner.update(0.5).losses.values(), strict=True):
         assert found.equal(expected)
 
 
@@ -107,7 +106,7 @@ def test_it_is_saved_and_acts(tmp_path):
 
 def test_a_state_of_another_memory_is_refused():
     learner, state = make(), make().state_dict()
-    state["memory"] = torch.zeros(2, 1, 16, 16)
+    state["own"]["memory"] = torch.zeros(2, 1, 16, 16)
     with pytest.raises(CheckpointError, match="resume state"):
         learner.load_state_dict(state)
 

@@ -10,9 +10,8 @@ from networks import policy_config
 from toys import Bandit
 
 from batchnav.errors import ConfigError
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
-from batchnav.learning.loss import POSITIVE_WEIGHT, mask_loss
+from batchnav.learning import PPO, PPOConfig
+from batchnav.learning.losses import POSITIVE_WEIGHT, mask_loss
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.mask_head import PRIOR, MaskHead
@@ -66,7 +65,7 @@ def make(config=CONFIG, env=None, **changes):
     torch.manual_seed(0)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, config)
     ppo = PPOConfig(num_envs=64, rollout_steps=8, minibatches=4, optimizer="adamw", learning_rate=3e-3, **changes)
-    return Learner(policy, env, ppo)
+    return PPO(policy, env, ppo)
 
 
 def test_the_head_learns_the_mask_beside_the_policy():
@@ -139,8 +138,8 @@ def test_the_loss_and_iou_by_hand():
     found, stats = mask_loss(logits, torch.tensor([[255, 255], [0, 0]], dtype=torch.uint8))
     terms = [POSITIVE_WEIGHT * math.log1p(math.exp(-2.0)), POSITIVE_WEIGHT * math.log1p(math.exp(1.0))]
     terms += [math.log1p(math.exp(0.5)), math.log1p(math.exp(-3.0))]
-    assert found.item() == pytest.approx(sum(terms) / 4, rel=1e-6) and stats.mask_loss.equal(found)
-    assert stats.mask_iou.item() == pytest.approx(1 / 3)  # one of the two shown, one of the others
+    assert found.item() == pytest.approx(sum(terms) / 4, rel=1e-6) and stats["mask_loss"].equal(found)
+    assert stats["mask_iou"].item() == pytest.approx(1 / 3)  # one of the two shown, one of the others
     assert mask_loss(logits, torch.tensor([[1.0, 1.0], [0.0, 0.0]]))[0].equal(found)
     assert mask_loss(torch.full((4,), -1.0), torch.zeros(4))[1].mask_iou.item() == 0.0
 
@@ -167,7 +166,7 @@ def test_learning_continues_bit_for_bit():
     learner.update(0.1)
     again.load_state_dict(copy.deepcopy(learner.state_dict()))
     one, two = learner.update(0.5), again.update(0.5)
-    assert all(a.equal(b) for a, b in zip((*one.losses, *one.mask), (*two.losses, *two.mask), strict=True))
+    assert all(a.equal(b) for a, b in zip(one.losses.values(), two.losses.values(), strict=True))
 
 
 def test_what_does_not_fit_is_refused():

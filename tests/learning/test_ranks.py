@@ -10,8 +10,7 @@ from ranks import free_port, results_of, variables
 from batchnav.data.scenes import find_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.errors import ArgumentError, ConfigError, DeviceError
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.learning.stats import NUM_FINITE, merged
 from batchnav.policy import ActorCritic
 from batchnav.runtime.distributed import Ranks, join
@@ -27,7 +26,7 @@ ROUNDING = {"rtol": 1e-4, "atol": 1e-6}
 """Between the losses of one process and of several: sums over minibatches are rounded in another order."""
 
 
-class Together(Learner):
+class Together(PPO):
     """One process that learns from the minibatches that two have: environments i and i + N / 2 in the same one."""
 
     def _sample_minibatches(self):
@@ -36,7 +35,7 @@ class Together(Learner):
         return torch.cat([order, order + half], dim=1)
 
 
-def make(ranks, kind=Learner, graphs=False, **ppo):
+def make(ranks, kind=PPO, graphs=False, **ppo):
     n = N // ranks.world_size
     scenes, size = find_scenes(ranks.shard(HOUSES)), {"height": 16, "width": 16}
     env = PointNavEnv(scenes, n, ranks.device, **size, max_steps=12, first_env=ranks.rank * n)

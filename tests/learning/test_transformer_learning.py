@@ -6,8 +6,7 @@ from networks import policy_config
 from toys import RememberBit
 
 from batchnav.errors import CheckpointError
-from batchnav.learning import Learner
-from batchnav.learning.config import PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.memory import state_tensors
 
@@ -22,7 +21,7 @@ def learner_of(**changes):
         num_envs=64, rollout_steps=16, epochs=2, minibatches=4, optimizer="adamw", learning_rate=2e-3, gamma=0.9,
         **changes,
     )  # fmt: skip
-    return Learner(policy, env, ppo)
+    return PPO(policy, env, ppo)
 
 
 def test_it_learns_to_remember():
@@ -55,12 +54,12 @@ def test_it_resumes_bit_for_bit(tmp_path):
     again.load_state_dict(torch.load(tmp_path / "resume.pt", weights_only=True))
     for found, expected in zip(state_tensors(again.state), state_tensors(learner.state), strict=True):
         assert found.equal(expected)
-    for found, expected in zip(again.update(0.5).losses, learner.update(0.5).losses, strict=True):
+    for found, expected in zip(again.update(0.5).losses.values(), learner.update(0.5).losses.values(), strict=True):
         assert found.equal(expected)
     state = learner.state_dict()
-    count = len(state["memory"])
+    count = len(state["own"]["memory"])
     with pytest.raises(CheckpointError, match=rf"resume state: .*memory: found {count - 1} tensors, expected {count}"):
-        again.load_state_dict(state | {"memory": state["memory"][:-1]})
+        again.load_state_dict(state | {"own": {**state["own"], "memory": state["own"]["memory"][:-1]}})
 
 
 def test_it_is_saved_and_acts(tmp_path):
@@ -84,6 +83,6 @@ def test_cuda_graphs_replay_it():
         env.capturable = False  # the toy allocates; the optimiser step is a graph
         torch.manual_seed(0)
         policy = ActorCritic(env.single_observation_space, env.single_action_space, CONFIG)
-        learner = Learner(policy, env, PPOConfig(num_envs=64, rollout_steps=8, minibatches=2), graphs=graphs)
+        learner = PPO(policy, env, PPOConfig(num_envs=64, rollout_steps=8, minibatches=2), graphs=graphs)
         losses.append([learner.update(0.0).read()["loss/loss"] for _ in range(4)])
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)

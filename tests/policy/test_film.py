@@ -219,7 +219,7 @@ def test_reuse_in_acting_is_recomputing(monkeypatch):
 
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_weights_that_an_optimiser_changed_are_not_reused(optimizer, monkeypatch):
-    from batchnav.learning.config import PPOConfig
+    from batchnav.learning import PPOConfig
     from batchnav.learning.optimizers import make_optimizer
 
     policy, obs = make(), {name: value[0] for name, value in sequence(1, 4)["obs"].items()}

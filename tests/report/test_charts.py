@@ -3,15 +3,11 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from batchnav.errors import BatchnavError
-from batchnav.learning.loss import LossStats, MaskStats
-from batchnav.learning.stats import Timer, UpdateStats
 from batchnav.report.charts import (
     BOTTOM,
     COLOURS,
-    LEARNING,
     LEFT,
     MAX_POINTS,
     RIGHT,
@@ -23,8 +19,6 @@ from batchnav.report.charts import (
     short,
     smooth,
 )
-from batchnav.tasks.goal_task import METRICS
-from batchnav.training.loop import summary
 
 SHOWN = {"success": (0.0, 1.0), "spl": (0.0, 1.0)}
 
@@ -128,22 +122,6 @@ def test_runs_side_by_side_have_their_colours(metrics):
     drawn = charts({"one": rows, "none": Rows([], []), "two": rows}, SHOWN)
     assert all([line.colour for line in chart.lines] == list(COLOURS[:3]) for chart in drawn)
     assert [colour for colour, _ in drawn[0].last] == [COLOURS[0], COLOURS[2]]
-
-
-def test_every_curve_is_a_figure_that_training_writes():
-    """The rows are statistics of an update, so every chart must have data from their names."""
-    one = torch.tensor(1.0)
-    stats = UpdateStats(
-        frames=128, learning_rate=1e-3, losses=LossStats(*[one] * len(LossStats._fields)), grad_norm=one,
-        mask=MaskStats(one, one),
-        explained_variance=one, reward=one, episodes={"count": one, **dict.fromkeys(METRICS, one)},
-        between_rollouts={}, timer=Timer(torch.device("cpu")),
-    )  # fmt: skip
-    for _ in range(2):
-        stats.timer.mark()
-    row = summary(stats.read(), 128, METRICS)
-    assert set(LEARNING) <= row.keys() and "approx_kl" in LEARNING
-    assert len(charts({"": Rows([row], [])}, SHOWN)) == len(LEARNING) + len(SHOWN)
 
 
 def test_a_run_without_episodes_can_be_drawn(tmp_path):

@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 import yaml
+from batchnav.training.resume_file import ResumeFile
 from gymnasium import spaces
 from networks import policy_config
 from small_runs import make_run
@@ -17,7 +18,6 @@ from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.training.curves import rows_until
 from batchnav.training.folder import RunFolder
 from batchnav.training.loop import check_finite
-from batchnav.training.resume_file import ResumeFile
 
 
 def learner_state(frames):

@@ -18,11 +18,11 @@ from batchnav.errors import ConfigError
 from batchnav.learning.rollout import Rollout
 from batchnav.policy.actions import actions_of
 from batchnav.training import progress, start
-from batchnav.training.checkpoints import Checkpoints
+from batchnav.training.curves import wandb_log
 from batchnav.training.folder import RunFolder
+from batchnav.training.loop import histograms, observed_images
 from batchnav.training.progress import RecentEpisodes
-from batchnav.training.samples import distributions, observed_images
-from batchnav.training.wandb import wandb_log
+from batchnav.training.validation import Checkpoints
 
 
 def test_checkpoints_are_a_series_and_the_best(tmp_path):
@@ -89,16 +89,16 @@ def test_tensorboard_has_settings_images_and_histograms(tmp_path):
         shapes, dtypes, 3, 5, torch.device("cpu"), torch.zeros(2, 1, 5, 8), actions_of(spaces.Discrete(4))
     )
     rollout.obs["depth"][-1] = 0.5
-    images = observed_images(rollout)
+    images = observed_images(rollout.get_obs(-1))
     assert set(images) == {"depth"} and images["depth"].shape == (1, 4, 30) and (images["depth"] == 127).all()
     with RunFolder(tmp_path, make_run()) as folder:
         folder.begin(0)
         folder.log({"frames": 10, "spl": 0.5})
-        folder.show(10, images, distributions(rollout))
+        folder.show(10, images, histograms({"value": rollout.value, "action": rollout.action}))
     board = EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
     tags = board.Tags()
-    assert tags["images"] == ["depth"] and set(tags["histograms"]) == {"value", "advantage", "action"}
+    assert tags["images"] == ["depth"] and set(tags["histograms"]) == {"value", "action"}
     assert "spl" in tags["scalars"] and board.summary_metadata["_hparams_/session_start_info"]
 
 

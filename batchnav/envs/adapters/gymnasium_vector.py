@@ -23,7 +23,7 @@ class FromGymnasium(VectorEnv):
 
         env = gymnasium.make_vec("CartPole-v1", 32, vectorization_mode="sync",
                                  vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP})
-        learner = Learner(policy, FromGymnasium(env), config.ppo)
+        learner = PPO(policy, FromGymnasium(env), config.ppo)
 
     Observations are a Box or a Dict of Boxes. Floats are converted to float32; integers and bools keep their dtype.
     Actions are Discrete(n) starting at 0: i64 [N]. Returned tensors are copies. info holds "episode" ("return" and

@@ -13,8 +13,7 @@ from networks import policy_config
 
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium
 from batchnav.errors import ArgumentError, CheckpointError
-from batchnav.learning.config import PPOConfig
-from batchnav.learning.learner import Learner
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.types import VecEnv
 from tests.envs.adapters.counters import counters
@@ -203,7 +202,7 @@ def test_the_learner_learns_from_it():
     policy = ActorCritic(env.single_observation_space, env.single_action_space, policy_config(layers=0, hidden_size=16))
     before = [p.clone() for p in policy.parameters()]
     config = dataclasses.replace(PPOConfig(num_envs=8, rollout_steps=64, minibatches=2), timeout_bootstrap=True)
-    learner = Learner(policy, env, config, seed=1)
+    learner = PPO(policy, env, config, seed=1)
     for _ in range(2):
         stats = learner.update(0.1).read()
     assert math.isfinite(stats["loss/loss"]) and 8 < stats["episode/return"] == stats["episode/steps"] < 100

@@ -12,8 +12,7 @@ from networks import policy_config
 from batchnav.agents.registry import make_reference_agent
 from batchnav.data.scenes import find_scene
 from batchnav.envs.nav import PointNavEnv
-from batchnav.learning import Imitation, Learner
-from batchnav.learning.config import ImitationConfig, PPOConfig
+from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.device import resolve_device
@@ -48,9 +47,9 @@ def make(scene, device="cpu", graphs=False, kind=PointNavEnv, policy=POLICY, com
     torch.manual_seed(0)
     env = kind([scene], N, device, height=16, width=16, max_steps=20)
     network = ActorCritic(env.single_observation_space, env.single_action_space, policy)
-    imitation = Imitation(make_reference_agent(expert, env).act, ImitationConfig(expert)) if expert else None
+    expert = make_reference_agent(expert, env).act if expert else None
     ppo = PPOConfig(num_envs=N, rollout_steps=6, **ppo)
-    return Learner(network, env, ppo, compile=compile, graphs=graphs, imitation=imitation)
+    return PPO(network, env, ppo, compile=compile, graphs=graphs, expert=expert)
 
 
 def losses(learner, updates=UPDATES):
