@@ -141,7 +141,7 @@ def test_the_loss_and_iou_by_hand():
     assert found.item() == pytest.approx(sum(terms) / 4, rel=1e-6) and stats["mask_loss"].equal(found)
     assert stats["mask_iou"].item() == pytest.approx(1 / 3)  # one of the two shown, one of the others
     assert mask_loss(logits, torch.tensor([[1.0, 1.0], [0.0, 0.0]]))[0].equal(found)
-    assert mask_loss(torch.full((4,), -1.0), torch.zeros(4))[1].mask_iou.item() == 0.0
+    assert mask_loss(torch.full((4,), -1.0), torch.zeros(4))[1]["mask_iou"].item() == 0.0
 
 
 def test_the_head_reads_whole_images_of_any_size():
