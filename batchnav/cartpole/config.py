@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from batchnav.config import in_range
-from batchnav.errors import ConfigError
-from batchnav.learning import ALGORITHMS, LearnerConfig, PPOConfig
+from batchnav.config import CHOICES, chosen, in_range, sectioned
+from batchnav.learning import ALGORITHMS, LearnerConfig
 from batchnav.policy.config import PolicyConfig
 
 
+@sectioned
 @dataclass(frozen=True)
 class CartPoleRun:
     """Training run on CartPole."""
 
     policy: PolicyConfig = field(default_factory=lambda: PolicyConfig(memory="none", hidden_size=64))
     """Architecture of the policy, without memory."""
-    algorithm: str = "ppo"
+    algorithm: str = field(default="ppo", metadata={CHOICES: (ALGORITHMS,)})
     """Name of the algorithm in `batchnav.learning.ALGORITHMS`. The section of its name has its settings."""
-    ppo: PPOConfig = field(default_factory=lambda: PPOConfig(num_envs=64, timeout_bootstrap=True))
-    """Settings of PPO and the length of the run."""
     device: str = "auto"
     """Device: "cpu", "cuda", or "auto" for a GPU if there is one."""
     seed: int = 0
@@ -32,6 +30,4 @@ class CartPoleRun:
     @property
     def learner(self) -> LearnerConfig:
         """Settings of the algorithm. ConfigError for an unknown name."""
-        if self.algorithm not in ALGORITHMS:
-            raise ConfigError(f"algorithm: found {self.algorithm!r}, expected one of {', '.join(ALGORITHMS)}")
-        return getattr(self, self.algorithm)
+        return chosen(self, "algorithm")

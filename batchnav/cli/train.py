@@ -14,7 +14,6 @@ from typing import Annotated, Any, NamedTuple
 import tyro
 
 import batchnav
-from batchnav import training
 from batchnav.cli import anticipation, cartpole
 from batchnav.runtime.bundled import CONFIGS
 from batchnav.runtime.command_line import parse_options
@@ -51,7 +50,9 @@ def print_help() -> None:
     )
     fields: list[tuple[str, Any, str]] = []
     for path in COMMON:
-        found = _field(Path(training.__file__).with_name("config.py"), "TrainingConfig", path)
+        package, name = Path(batchnav.__file__).parent, path.removeprefix("ppo.")
+        file, kind = ("training", "TrainingConfig") if name == path else ("learning", "LearnerConfig")
+        found = _field(package / file / "config.py", kind, name)
         argument = tyro.conf.arg(
             name=path.replace("_", "-"), help=found.text, help_behavior_hint="", metavar=found.placeholder
         )

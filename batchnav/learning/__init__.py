@@ -5,6 +5,7 @@
     batchnav.learning.ALGORITHMS["a2c"] = A2C       # then `algorithm: a2c`, with its settings in the section `a2c`
 """
 
+from batchnav.config import Registry
 from batchnav.learning.algorithm import OWN, Algorithm, Expert, Samples
 from batchnav.learning.config import ImitationConfig, LearnerConfig
 from batchnav.learning.dagger import DAgger, DAggerConfig
@@ -14,7 +15,7 @@ from batchnav.learning.optimizers import Lamb
 from batchnav.learning.ppo import PPO, PPOConfig
 from batchnav.learning.rollout import Rollout
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"ppo": PPO, "dagger": DAgger}
+ALGORITHMS = Registry({"ppo": PPO, "dagger": DAgger})
 """Algorithms by name."""
 
 __all__ = [

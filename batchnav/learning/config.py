@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.errors import ConfigError
 
 
@@ -13,37 +13,29 @@ from batchnav.errors import ConfigError
 class LearnerConfig:
     """Settings of every algorithm; an algorithm's own `Config` inherits them and adds its own."""
 
-    num_envs: int = 512
+    num_envs: int = bounded(512, 1, 2**24)
     """Number of environments."""
-    rollout_steps: int = 32
+    rollout_steps: int = bounded(32, 1, 100_000)
     """Number of steps of each environment in a rollout."""
-    epochs: int = 1
+    epochs: int = bounded(1, 1, 1000)
     """Number of passes over a rollout."""
-    minibatches: int = 2
+    minibatches: int = bounded(2, 1, 2**24)
     """Number of minibatches in a pass; each has the whole sequences of num_envs / minibatches environments."""
-    total_frames: int = 2_500_000_000
+    total_frames: int = bounded(2_500_000_000, 1, 10**13)
     """Length of the run, environment steps of all processes."""
-    mask_coef: float = 1.0
+    mask_coef: float = bounded(1.0, 0.0, 1e6)
     """Coefficient of the mask loss, for a policy with `predicted_mask`."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: float = bounded(1.0, 1e-9, 1e9)
     """Largest norm of the gradient; a larger gradient is scaled down to it."""
     optimizer: Literal["lamb", "adamw"] = "lamb"
     """Optimiser; LAMB is AdamW with a trust ratio per tensor."""
-    learning_rate: float = 5e-4
+    learning_rate: float = bounded(5e-4, 0.0, 10.0)
     """Base learning rate, multiplied by sqrt(minibatch frames / 256) if that is above 1."""
-    weight_decay: float = 1e-2
+    weight_decay: float = bounded(1e-2, 0.0, 1e3)
     """Coefficient of decoupled weight decay."""
 
     def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        in_range(self, "num_envs", 1, 2**24)
-        in_range(self, "rollout_steps", 1, 100_000)
-        in_range(self, "epochs", 1, 1000)
-        in_range(self, "minibatches", 1, self.num_envs)
-        in_range(self, "total_frames", 1, 10**13)
-        in_range(self, "mask_coef", 0.0, 1e6)
-        in_range(self, "learning_rate", 0.0, 10.0)
-        in_range(self, "max_grad_norm", 1e-9, 1e9)
+        """ConfigError where the minibatches do not divide the environments."""
         if self.num_envs % self.minibatches:
             raise ConfigError(f"minibatches: found {self.minibatches}, expected a divisor of num_envs={self.num_envs}")
 
@@ -68,14 +60,10 @@ class ImitationConfig:
 
     expert: str = ""
     """Name of the reference agent to imitate; "": none. It must act on the observations that the policy reads."""
-    coef: float = 0.1
+    coef: float = bounded(0.1, 0.0, 1e6)
     """Initial coefficient of the imitation loss, the mean negative log probability of the expert's actions."""
     schedule: Literal["linear", "constant"] = "linear"
     """linear: the coefficient falls linearly to 0 over the run; constant: it does not change."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        in_range(self, "coef", 0.0, 1e6)
 
     def coef_at(self, progress: float) -> float:
         """Coefficient at this progress of the run, 0 to 1."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.errors import ConfigError
 from batchnav.learning.config import LearnerConfig
 from batchnav.learning.learner import Learner
@@ -31,16 +31,14 @@ class DAggerConfig(LearnerConfig):
 
     expert: str = "shortest_path"
     """Name of the reference agent to imitate. It may know the navmesh, which the policy does not observe."""
-    expert_until: float = 0.2
+    expert_until: float = bounded(0.2, 0.0, 1.0)
     """Fraction of the run in which the probability that the expert's action is executed falls linearly from 1 to 0."""
-    entropy_coef: float = 0.0
+    entropy_coef: float = bounded(0.0, 0.0, 1e6)
     """Coefficient of the entropy bonus."""
 
     def validate(self) -> None:
-        """ConfigError where a value is out of range."""
+        """ConfigError without an expert."""
         super().validate()
-        in_range(self, "expert_until", 0.0, 1.0)
-        in_range(self, "entropy_coef", 0.0, 1e6)
         if not self.expert:
             raise ConfigError("expert: found none, expected the name of a reference agent to imitate")
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from batchnav.config import validate
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.learning.algorithm import OWN, Expert, Samples
 from batchnav.learning.config import ImitationConfig, LearnerConfig
@@ -96,7 +97,7 @@ class Learner:
         expert: Expert | None = None,
         imitation: ImitationConfig | None = None,
     ):
-        config.validate()
+        validate(config)
         env = vec_env(env)
         if config.num_envs != env.num_envs:
             raise ConfigError(f"num_envs: found {config.num_envs}, expected the environment's {env.num_envs}")

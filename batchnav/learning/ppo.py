@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.learning.algorithm import Samples
 from batchnav.learning.config import LearnerConfig
 from batchnav.learning.learner import Learner
@@ -20,28 +20,21 @@ from batchnav.policy.actor_critic import Evaluation
 class PPOConfig(LearnerConfig):
     """Large-batch PPO. Defaults: the paper's released depth settings (`train_depth.sh`)."""
 
-    gamma: float = 0.99
+    gamma: float = bounded(0.99, 0.0, 1.0)
     """Discount per step."""
-    gae_lambda: float = 0.95
+    gae_lambda: float = bounded(0.95, 0.0, 1.0)
     """Lambda of generalised advantage estimation."""
-    clip: float = 0.2
+    clip: float = bounded(0.2, 1e-6, 10.0)
     """Clip range of the probability ratio."""
-    value_coef: float = 0.5
+    value_coef: float = bounded(0.5, 0.0, 1e6)
     """Coefficient of the value loss."""
-    entropy_coef: float = 0.01
+    entropy_coef: float = bounded(0.01, 0.0, 1e6)
     """Coefficient of the entropy bonus."""
     timeout_bootstrap: bool = False
     """Bootstrap at time-outs from the value of the final observation; the environment must return `final_obs`. False:
     the return ends with the last reward."""
     normalize_advantage: bool = False
     """Normalise advantages to mean 0 and standard deviation 1 over the rollout."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        super().validate()
-        in_range(self, "gamma", 0.0, 1.0)
-        in_range(self, "gae_lambda", 0.0, 1.0)
-        in_range(self, "clip", 1e-6, 10.0)
 
     @property
     def reads_final_obs(self) -> bool:

@@ -8,19 +8,20 @@ from typing import Literal
 import torch
 
 from batchnav.agents.registry import check_expert
-from batchnav.config import PRESETS, in_range
+from batchnav.config import CHOICES, PRESETS, chosen, in_range, sectioned
 from batchnav.data.config import ScenesConfig
 from batchnav.envs.config import PRESETS as ENV_PRESETS
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ConfigError
-from batchnav.learning import ALGORITHMS, DAggerConfig, ImitationConfig, LearnerConfig, PPOConfig
+from batchnav.learning import ALGORITHMS, ImitationConfig, LearnerConfig
 from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.distributed import Ranks
 from batchnav.scene.appearance import FROM_FILES, ID_FIELDS
 from batchnav.scene.images import AppearanceConfig
 
 
+@sectioned
 @dataclass(frozen=True)
 class TrainingConfig:
     """Training run of a navigation agent. Defaults: PointGoal navigation with the paper's agent."""
@@ -31,13 +32,9 @@ class TrainingConfig:
     """Training scenes or episodes."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     """Architecture of the policy."""
-    algorithm: str = "ppo"
+    algorithm: str = field(default="ppo", metadata={CHOICES: (ALGORITHMS,)})
     """Name of the algorithm in `batchnav.learning.ALGORITHMS`: ppo, dagger or one of your own. The section of its name
-    has its settings."""
-    ppo: PPOConfig = field(default_factory=PPOConfig)
-    """Settings of PPO and the length of the run."""
-    dagger: DAggerConfig = field(default_factory=DAggerConfig)
-    """Settings of DAgger and the length of the run."""
+    has its settings and the length of the run."""
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
     """Imitation of an expert in addition to the algorithm's own loss."""
     device: str = "auto"
@@ -116,9 +113,7 @@ class TrainingConfig:
     @property
     def learner(self) -> LearnerConfig:
         """Settings of the algorithm. ConfigError for an unknown name."""
-        if self.algorithm not in ALGORITHMS:
-            raise ConfigError(f"algorithm: found {self.algorithm!r}, expected one of {', '.join(ALGORITHMS)}")
-        return getattr(self, self.algorithm)
+        return chosen(self, "algorithm")
 
     @property
     def expert(self) -> str:
