@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from batchnav.config import CHOICES, chosen, in_range, sectioned
+from batchnav.config import CHOICES, chosen_settings, in_range, sectioned
 from batchnav.learning import ALGORITHMS, LearnerConfig
 from batchnav.policy.config import PolicyConfig
 
@@ -30,4 +30,5 @@ class CartPoleRun:
     @property
     def learner(self) -> LearnerConfig:
         """Settings of the algorithm. ConfigError for an unknown name."""
-        return chosen(self, "algorithm")
+        (settings,) = chosen_settings(self, "algorithm")
+        return settings

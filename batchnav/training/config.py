@@ -1,4 +1,4 @@
-"""Configuration of a training run: environment, scenes, policy, PPO, imitation, and where the run executes."""
+"""Configuration of a training run: environment, scenes, policy, algorithm, imitation, and where the run executes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from batchnav.agents.registry import check_expert
-from batchnav.config import CHOICES, PRESETS, chosen, in_range, sectioned
+from batchnav.config import CHOICES, PRESETS, chosen_settings, in_range, sectioned
 from batchnav.data.config import ScenesConfig
 from batchnav.envs.config import PRESETS as ENV_PRESETS
 from batchnav.envs.config import NavConfig
@@ -40,9 +40,8 @@ class TrainingConfig:
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     processes: int = 1
-    """Number of CPU training processes that share the algorithm's `num_envs`
-    environments. On a machine that also runs other
-    programs, one process per core trains faster than one process with threads. No effect on a GPU."""
+    """Number of CPU training processes that share the algorithm's `num_envs` environments. On a machine that
+    also runs other programs, one process per core trains faster than one process with threads. No effect on a GPU."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     """Renderer. "auto" times both on a few batches at each start, takes the faster one and logs the choice."""
     seed: int = 0
@@ -113,7 +112,8 @@ class TrainingConfig:
     @property
     def learner(self) -> LearnerConfig:
         """Settings of the algorithm. ConfigError for an unknown name."""
-        return chosen(self, "algorithm")
+        (settings,) = chosen_settings(self, "algorithm")
+        return settings
 
     @property
     def expert(self) -> str:

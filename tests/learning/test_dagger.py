@@ -2,15 +2,15 @@
 
 import pytest
 import torch
+from networks import policy_config
 from toys import Bandit, Point, RememberBit
 
 from batchnav.errors import ConfigError
 from batchnav.learning import DAgger, DAggerConfig
 from batchnav.policy import ActorCritic
-from batchnav.policy.config import PolicyConfig
 
-MEMORY = PolicyConfig(base_width=4, visual_size=8, hidden_size=32, lstm_layers=1, embedding_size=8)
-BLIND = PolicyConfig(lstm_layers=0, hidden_size=32)
+MEMORY = policy_config(base_width=4, visual_size=8, hidden_size=32, layers=1, embedding_size=8)
+BLIND = policy_config(layers=0, hidden_size=32)
 
 
 def make(env, expert, policy=BLIND, seed=0, **changes):
