@@ -15,6 +15,7 @@ from batchnav.evaluation.play import evaluate
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.report.charts import is_plottable, load_metrics
+from batchnav.runtime.bundled import find_split
 from batchnav.runtime.distributed import Ranks
 from batchnav.tasks import TASKS
 from batchnav.training.config import TrainingConfig
