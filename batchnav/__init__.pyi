@@ -1,16 +1,12 @@
 """The public names for type checkers and editors, which do not see what `__init__.py` imports on first use."""
 
 from batchnav.cartpole.env import CartPoleEnv as CartPoleEnv
-from batchnav.data.episodes.episode_file import load_episodes as load_episodes
-from batchnav.data.episodes.episode_file import save_episodes as save_episodes
-from batchnav.data.habitat.datasets import load_dataset as load_dataset
-from batchnav.data.objectnav.episode_file import load_objectnav as load_objectnav
-from batchnav.data.objectnav.episode_file import save_objectnav as save_objectnav
-from batchnav.data.objectnav.instance_file import load_instance_imagenav as load_instance_imagenav
-from batchnav.data.objectnav.instance_file import save_instance_imagenav as save_instance_imagenav
-from batchnav.data.objectnav.view_points import with_goals as with_goals
-from batchnav.data.scenes import load_scene as load_scene
-from batchnav.data.scenes import load_scenes as load_scenes
+from batchnav.data.formats import EpisodeDataset as EpisodeDataset
+from batchnav.data.formats import load_episodes as load_episodes
+from batchnav.data.goals.view_points import with_goals as with_goals
+from batchnav.data.scenes.datasets import load_dataset as load_dataset
+from batchnav.data.scenes.load import load_scene as load_scene
+from batchnav.data.scenes.load import load_scenes as load_scenes
 from batchnav.envs.config import NavConfig as NavConfig
 from batchnav.envs.nav import NavEnv as NavEnv
 from batchnav.envs.nav import PointNavEnv as PointNavEnv

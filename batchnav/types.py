@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -21,8 +21,6 @@ from batchnav.observation import ObservationSource
 Observation = dict[str, torch.Tensor]
 Column = TypeVar("Column")
 """Type of a NamedTuple's columns: NumPy arrays on the host, torch tensors on a device, or numbers of rows."""
-GoalKind = Literal["", "point", "pose", "category", "instance"]
-"""Goals of a task: none; a place; a place and a heading; any object of a category; one object that an image shows."""
 
 
 class Texture(NamedTuple):
@@ -145,9 +143,9 @@ class Task(Protocol):
     """Names of the reference agents (`agents.registry`) that support it."""
     metric_specs: tuple[Metric, ...]
     """Metrics of an episode, the most important first."""
-    goal_kind: GoalKind
-    """Kind of its goals, which decides how scenes get goals, how episodes are sampled and why they fail. With
-    "category" and "instance" the configuration has the fields `rules` and `labels` of `ObjectNavConfig`."""
+    goal_kind: str
+    """Kind of its goals, a name in `batchnav.data.goals.GOALS`, which decides how scenes get goals, how episodes are
+    made and played, and what failures are called. "": no goal."""
     goal_images: Mapping[str, str]
     """Images of the goal that agents observe: names of camera sensors by the name of the observation. Such a task has
     live tensors `goal_position` f32 [N, 3], on the navmesh, and `goal_heading` f32 [N], radians."""

@@ -13,10 +13,7 @@ import numpy as np
 import torch
 
 import batchnav
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.habitat.datasets import Dataset
-from batchnav.data.objectnav.episode import ObjectNavDataset
-from batchnav.data.objectnav.instance_file import InstanceDataset
+from batchnav.data.scenes.datasets import Dataset
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.policy.agent import PolicyAgent
 from batchnav.types import Visibility
@@ -117,21 +114,21 @@ def play(scenes: list[batchnav.Scene]) -> None:
 def search(folder: Path, copies: Path) -> None:
     """Read and write episode files of all tasks; play ObjectNav episodes with the goals of their file."""
     points = batchnav.load_episodes(folder / "val.json.gz")
-    assert_type(points, list[Episode])
-    batchnav.save_episodes(points, copies / "points" / "val.json.gz")
-    objects = batchnav.load_objectnav(folder / "objectnav_val.json.gz", content_scenes=["house_100000"])
-    assert_type(objects, ObjectNavDataset)
-    batchnav.save_objectnav(objects, copies / "objects" / "val.json.gz", content=False)
-    assert batchnav.load_objectnav(copies / "objects" / "val.json.gz").episodes == objects.episodes
-    instances = batchnav.load_instance_imagenav(folder / "instance_imagenav_val.json.gz")
-    assert_type(instances, InstanceDataset)
-    batchnav.save_instance_imagenav(instances, copies / "instances" / "val.json.gz")
-    assert batchnav.load_instance_imagenav(copies / "instances" / "val.json.gz") == instances
+    assert_type(points, batchnav.EpisodeDataset)
+    points.save(copies / "points" / "val.json.gz")
+    objects = batchnav.load_episodes(folder / "objectnav_val.json.gz", content_scenes=["house_100000"])
+    objects.save(copies / "objects" / "val.json.gz", content=False)
+    assert batchnav.load_episodes(copies / "objects" / "val.json.gz") == objects
+    instances = batchnav.load_episodes(folder / "instance_imagenav_val.json.gz")
+    instances[:3].save(copies / "instances" / "val.json.gz")
+    assert len(batchnav.load_episodes(copies / "instances" / "val.json.gz")) == 3
+    made = batchnav.NavEnv.from_episodes(objects[:2], num_envs=2, device="cpu", sensors=("gps",))
+    assert_type(made, batchnav.NavEnv)
     scenes = batchnav.load_scenes(["house:100000"])
     env = batchnav.NavEnv(scenes, num_envs=2, device="cpu", task="objectnav", sensors=("gps",), episodes=objects)
     env.reset()
 
 
-def read_data(dataset: Path, file: Path) -> tuple[Dataset, list[Episode]]:
+def read_data(dataset: Path, file: Path) -> tuple[Dataset, batchnav.EpisodeDataset]:
     """Load a dataset in Habitat's layout, and episodes."""
     return batchnav.load_dataset(dataset, split="val"), batchnav.load_episodes(file)

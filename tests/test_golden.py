@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from batchnav.cartpole.env import CartPoleEnv
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 
@@ -50,20 +50,20 @@ def mostly_forward():
 
 def pointnav():
     """PointNav with a depth camera, in a house."""
-    env = PointNavEnv([find_scene("house:7")], N, "cpu", height=16, width=16, max_steps=50)
+    env = PointNavEnv([load_scene("house:7")], N, "cpu", height=16, width=16, max_steps=50)
     return play(env, ("pointgoal", "depth"), mostly_forward())
 
 
 def goal_free(task):
     """Flee or Explore without a camera, in two houses; also the agents' positions."""
-    env = NavEnv([find_scene("house:3"), find_scene("house:7")], N, "cpu", task=task, sensors=(), max_steps=50)
+    env = NavEnv([load_scene("house:3"), load_scene("house:7")], N, "cpu", task=task, sensors=(), max_steps=50)
     return play(env, (), mostly_forward(), {"position": env.sim.bodies.position})
 
 
 def mapping():
     """PointNav with waypoints and egocentric maps, in a house; the ten levels of the maps as u8."""
     sensors = ("depth", "ego_map", "waypoint")
-    env = PointNavEnv([find_scene("house:7")], N, "cpu", height=32, width=32, max_steps=50, sensors=sensors)
+    env = PointNavEnv([load_scene("house:7")], N, "cpu", height=32, width=32, max_steps=50, sensors=sensors)
     run = play(env, ("ego_map", "waypoint"), mostly_forward())
     return run | {"ego_map": (run["ego_map"] * 10).astype(np.uint8)}
 
@@ -76,7 +76,7 @@ def cartpole():
 
 def objectnav():
     """ObjectNav with goal masks, in a house; view points are sampled points, since rendered ones depend on rounding."""
-    house = find_scene("house:7")
+    house = load_scene("house:7")
     points = house.navmesh.sample(60, seed=3).reshape(4, 15, 3)
     objects = [
         ObjectGoal(category, number, category, (0.0, 0.0, 0.0), places, *np.zeros((2, 15), np.float32))

@@ -15,10 +15,10 @@ from worlds import episodes_on, write_floor
 import batchnav
 from batchnav import cli
 from batchnav.cli.console import show
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
-from batchnav.data.prepared.prepare import prepare
-from batchnav.data.scenes import find_played
-from batchnav.data.sources.scene_source import mesh_source
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.play import load_played_scenes
+from batchnav.data.scenes.prepare import prepare
+from batchnav.data.scenes.source import mesh_source
 from batchnav.errors import BatchnavError, MeshError, printable, shell_word
 from batchnav.runtime.console import terminal
 from batchnav.training.loop import next_steps
@@ -103,9 +103,9 @@ def test_files_whose_names_are_not_utf8(tmp_path, monkeypatch, capsys):
     assert not outcome.problem and np.array_equal(again.mesh.vertices, scene.mesh.vertices)
     assert prepare([mesh_source(scan)], folder / "prepared")[0].fresh
     file = folder / os.fsdecode(b"e\xff.json.gz")
-    save_episodes(episodes_on(str(scan)), file)
+    EpisodeDataset(episodes_on(str(scan))).save(file)
     episodes = load_episodes(file)
-    assert episodes[0].scene_id == str(scan) and find_played(episodes)[0].navmesh.area == scene.navmesh.area
+    assert episodes[0].scene_id == str(scan) and load_played_scenes(episodes)[0].navmesh.area == scene.navmesh.area
     monkeypatch.chdir(folder)
     cli.main(["data", "validate", scan.name])
     cli.main(["evaluate", "greedy", "--episodes", str(file), "--out", "out", "--report"])

@@ -12,7 +12,7 @@ import pytest
 import tyro
 
 from batchnav.cli import anticipation, evaluate
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
+from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.policy import ENCODERS
 from batchnav.tasks import TASKS
 from batchnav.training import start
@@ -49,7 +49,7 @@ ON_GPU = [page for page in TESTED if any(block.needs for block in runnable(page,
 def few(tmp_path_factory):
     """File with the first episodes of `val`; all episodes would take minutes."""
     path = tmp_path_factory.mktemp("few") / "few.json.gz"
-    save_episodes(load_episodes(ROOT / "assets" / "episodes" / "val.json.gz")[:NUM_EPISODES], path)
+    EpisodeDataset(load_episodes(ROOT / "assets" / "episodes" / "val.json.gz")[:NUM_EPISODES]).save(path)
     return path
 
 

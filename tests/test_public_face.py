@@ -30,7 +30,7 @@ def test_a_users_other_renderer_runs(opengl):
 
 
 LOADERS = (
-    "load_mesh", "load_scene", "load_dataset", "load_episodes", "load_objectnav", "load_instance_imagenav",
+    "load_mesh", "load_scene", "load_dataset", "load_episodes",
     "load_policy", "NavMesh.load",
 )  # fmt: skip
 

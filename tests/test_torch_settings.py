@@ -10,7 +10,7 @@ from networks import policy_config
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.plain import PlainCartPole
 from batchnav.cartpole.torch_env import TorchCartPoleEnv
-from batchnav.data.scenes import load_scenes
+from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.learning import PPO, PPOConfig
 from batchnav.mapping.predictor import OccupancyNet

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import trimesh
 
-from batchnav.data.episodes.episode import Episode, Goal, rotation_of
-from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.episodes import Episode, Goal, rotation_of
+from batchnav.data.formats import EpisodeDataset
 
 FLOOR = (6.0, 0.2, 8.0)
 """Size in x, y, z of the floor that `write_floor` makes around the origin, metres."""
@@ -51,5 +51,5 @@ def episodes_on(scene_id, number=3, **changes):
 
 def write_episodes(path, scene_ids, content=False):
     """Write an episode file with a few episodes in each scene."""
-    save_episodes([e for scene_id in scene_ids for e in episodes_on(scene_id)], path, content)
+    EpisodeDataset([e for scene_id in scene_ids for e in episodes_on(scene_id)]).save(path, content)
     return path

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from batchnav.bench.options import EnvOptions as Options
-from batchnav.data.scenes import find_scenes
+from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import observation_sources
@@ -36,7 +36,7 @@ def main(options: Options) -> None:
     """Measure and print; append the results to the file with `record`."""
     device, sets = resolve_device(options.device), [tuple(kind.split("+")) for kind in options.sensors]
     sources = [source for names in sets for source in observation_sources(NavConfig(sensors=names)).values()]
-    scenes = find_scenes(options.scenes, appearance=bool(appearance_needed(sources)))
+    scenes = load_all(options.scenes, appearance=bool(appearance_needed(sources)))
     rows, name = [], "+".join(Path(scene).stem for scene in options.scenes)
     for names, size, num_envs in itertools.product(sets, options.sizes, options.num_envs):
         env = NavEnv(scenes, num_envs, device, sensors=names, height=size, width=size)

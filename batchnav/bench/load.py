@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from batchnav.bench.options import LoadOptions as Options
-from batchnav.data.prepared.scene_file import load_prepared, save_prepared
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
+from batchnav.data.scenes.prepared import load_prepared, save_prepared
 from batchnav.report.results import record, row
 from batchnav.scene.mesh import load_mesh, save_mesh
 
@@ -29,7 +29,7 @@ def main(options: Options) -> None:
     """Measure and print; append the results to the file with `record`."""
     rows = [row("load", "seconds", [imported() for _ in range(options.repeats)], {"what": "import batchnav"}, "cpu")]
     for name in options.scenes:
-        scene = find_scene(name, appearance=False)
+        scene = load_scene(name, appearance=False)
         params = {"scene": Path(name).stem, "triangles": len(scene.mesh.faces)}
         with tempfile.TemporaryDirectory() as folder:
             mesh, prepared = Path(folder) / "a.glb", Path(folder) / "a.scene"
@@ -38,7 +38,7 @@ def main(options: Options) -> None:
             runs = {
                 "mesh file": lambda mesh=mesh: load_mesh(mesh, appearance=False),
                 "prepared scene": lambda prepared=prepared: load_prepared(prepared),
-                "find_scene": lambda name=name: find_scene(name, appearance=False),
+                "find_scene": lambda name=name: load_scene(name, appearance=False),
             }
             for what, call in runs.items():
                 seconds = [timed(call) for _ in range(1 + options.repeats)][1:]

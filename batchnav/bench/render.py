@@ -25,8 +25,8 @@ import numpy as np
 import torch
 
 from batchnav.bench.options import RenderOptions as Options
-from batchnav.data.objectnav.view_points import with_goals
-from batchnav.data.scenes import find_scenes
+from batchnav.data.goals.view_points import with_goals
+from batchnav.data.scenes.load import load_all
 from batchnav.errors import DeviceError
 from batchnav.renderers.base import Renderer
 from batchnav.renderers.choose import RENDERERS, random_views
@@ -65,7 +65,7 @@ def main(arguments: Options) -> None:
     rows = []
     for name in arguments.scenes:
         fields = appearance_needed(sensor for kind in arguments.sensors for sensor in made_of(kind).values())
-        scenes, categories = find_scenes(scene_names(name), appearance=bool(fields)), None
+        scenes, categories = load_all(scene_names(name), appearance=bool(fields)), None
         if "goal" in fields:
             scenes, categories = with_goals(scenes, device=device), HM3D
         bank = SceneBank.pack(scenes, device, fields, goal_categories=categories)

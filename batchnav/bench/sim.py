@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from batchnav.bench.options import SimOptions as Options
-from batchnav.data.objectnav.view_points import with_goals
-from batchnav.data.scenes import find_scenes
+from batchnav.data.goals.view_points import with_goals
+from batchnav.data.scenes.load import load_all
 from batchnav.report.results import append_rows, figure, print_table, row
 from batchnav.runtime.device import resolve_device, wait_for
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
@@ -64,7 +64,7 @@ def packed(options: Options, device: torch.device) -> SceneBank:
     """The scenes, with goals if a task needs them."""
     wanted = [kind.goal_categories(kind.Config()) for kind in (TASKS[name] for name in options.tasks)]
     categories = next((names for names in wanted if names is not None), None)
-    scenes = find_scenes(options.scenes, appearance=categories is not None)
+    scenes = load_all(options.scenes, appearance=categories is not None)
     if categories is not None:
         scenes = with_goals(scenes, device=device)
     return SceneBank.pack(scenes, device, goal_categories=categories)

@@ -45,7 +45,7 @@ from torch._inductor import config as inductor
 
 from batchnav.bench.options import TrainOptions as Options
 from batchnav.config import from_dict
-from batchnav.data.scenes import find_scene, find_scenes, measure_scenes
+from batchnav.data.scenes.load import load_all, load_scene, map_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.envs.wrapper import Wrapper
@@ -155,10 +155,10 @@ def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNa
     """A function that makes an environment from a number of agents and an image size."""
     names, device = ranks.shard([f"house:{i}" for i in range(options.houses)]), ranks.device
     if options.resident_scenes:
-        capacity = SceneSize.largest(measure_scenes(names))
-        make = partial(SceneStream, names, find_scene, capacity, options.resident_scenes)
+        capacity = SceneSize.largest(map_scenes(SceneSize.of, names))
+        make = partial(SceneStream, names, load_scene, capacity, options.resident_scenes)
     else:
-        bank = SceneBank.pack(find_scenes(names, appearance=False), device)
+        bank = SceneBank.pack(load_all(names, appearance=False), device)
         make = lambda: bank  # noqa: E731
     return lambda num_envs, size: PointNavEnv(
         make(), num_envs, device, height=size, width=size, first_env=ranks.rank * num_envs, copy=False

@@ -14,7 +14,7 @@ from batchnav.cli.console import show, with_axes
 from batchnav.cli.interrupts import interrupted_with
 from batchnav.cli.make_episodes import make_episodes
 from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
-from batchnav.data.folders import SCENES_DIR
+from batchnav.data.files import SCENES_DIR
 from batchnav.errors import ArgumentError
 from batchnav.runtime.command_line import call_subcommand
 from batchnav.runtime.console import next_command, number_of
@@ -22,8 +22,8 @@ from batchnav.runtime.files import check_target, check_writable
 from batchnav.scene.axes import Up
 
 if TYPE_CHECKING:
-    from batchnav.data.prepared.prepare import Outcome
-    from batchnav.data.sources.scene_source import SceneSource
+    from batchnav.data.scenes.prepare import Outcome
+    from batchnav.data.scenes.source import SceneSource
 
 DATA = Path("data")
 """Default of Habitat's data folder, relative to the current folder."""
@@ -118,11 +118,11 @@ def import_data(
         sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of SOURCE.
         models: folders of models of a Gazebo world, besides those of GAZEBO_MODEL_PATH and GZ_SIM_RESOURCE_PATH.
     """
-    from batchnav.data.find_sources import find_sources
     from batchnav.data.gazebo.world import SUFFIXES
-    from batchnav.data.prepared.prepare import prepare
     from batchnav.data.procthor.import_houses import import_houses
-    from batchnav.data.sources.asset import frame_of
+    from batchnav.data.scenes.asset import frame_of
+    from batchnav.data.scenes.datasets import find_sources
+    from batchnav.data.scenes.prepare import prepare
 
     check_writable(out, ArgumentError)
     if _is_procthor(source):
@@ -148,8 +148,8 @@ def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", o
         split: split of datasets.
         out: folder for the prepared scenes; default: the folder of each mesh, where loading finds them.
     """
-    from batchnav.data.find_sources import find_sources
-    from batchnav.data.prepared.prepare import prepare
+    from batchnav.data.scenes.datasets import find_sources
+    from batchnav.data.scenes.prepare import prepare
 
     if out is not None:
         check_writable(out, ArgumentError)
@@ -169,7 +169,7 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
         policy: policy whose body and camera the URDF describes: a file, run folder or bundled name; default: those of
             the default environment.
     """
-    from batchnav.data.scenes import load_scene
+    from batchnav.data.scenes.load import load_scene
     from batchnav.envs.config import NavConfig, config_of
     from batchnav.export.glb import save_glb, save_urdf
     from batchnav.policy.weights import load_policy
@@ -214,25 +214,29 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
 
 
 def _after_validation(path: Path) -> str:
-    """A line with a command that shows a valid file; empty for folders and for episodes with goal objects."""
-    from batchnav.data.objectnav.episode_file import is_objectnav
-    from batchnav.data.objectnav.instance_file import is_instance_file
-    from batchnav.data.prepared.scene_file import SUFFIX
+    """A line with a command that shows a valid file; empty for folders."""
+    from batchnav.data.formats import is_episode_file, load_episodes
+    from batchnav.data.goals import GOALS
+    from batchnav.data.scenes.prepared import SUFFIX
+    from batchnav.evaluation.players import DEFAULT_TASK
     from batchnav.scene.mesh import SUFFIXES
 
     if path.suffix == ".navmesh":
         return next_command("plot it", "batchnav", "navmesh", "view", path)
     if path.suffix.lower() in (SUFFIX, *SUFFIXES):
         return next_command("view it", "batchnav", "view", path)
-    if path.name.endswith(".json.gz") and not is_objectnav(path) and not is_instance_file(path):
-        return next_command("evaluate an agent on them", "batchnav", "evaluate", "shortest_path", "--episodes", path)
+    if is_episode_file(path):
+        task = GOALS[load_episodes(path).kind].task
+        words = () if task == DEFAULT_TASK else ("--task", task)
+        command = "batchnav", "evaluate", "shortest_path", *words, "--episodes", path
+        return next_command("evaluate an agent on them", *command)
     return ""
 
 
 def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSource:
     """Write a Gazebo world as a GLB file in OUT; prints what is left out."""
     from batchnav.data.gazebo.world import read_world
-    from batchnav.data.sources.scene_source import mesh_source
+    from batchnav.data.scenes.source import mesh_source
     from batchnav.export.glb import save_glb
 
     mesh, left_out = read_world(source, models)
@@ -245,7 +249,7 @@ def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSourc
 
 def _is_procthor(path: Path) -> bool:
     """True for a JSON file that is not one of Habitat's configs: it holds ProcTHOR houses."""
-    from batchnav.data.sources.scene_source import STAGE_CONFIG
+    from batchnav.data.scenes.source import STAGE_CONFIG
 
     name = path.name.removesuffix(".gz")
     is_json = name.endswith((".json", ".jsonl"))

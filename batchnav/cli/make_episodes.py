@@ -1,11 +1,11 @@
-"""`batchnav data make-episodes`: fixed episodes of PointNav, ObjectNav, ImageNav and Instance ImageNav."""
+"""`batchnav data make-episodes`: fixed episodes of any task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
@@ -16,8 +16,8 @@ from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.files import check_target
 
 if TYPE_CHECKING:
-    from batchnav.data.episodes.episode import AnyEpisode, Episode
-    from batchnav.data.habitat.datasets import Dataset
+    from batchnav.data.episodes import AnyEpisode
+    from batchnav.data.scenes.datasets import Dataset
     from batchnav.navmesh.settings import NavMeshSettings
     from batchnav.scene.scene import Scene
 
@@ -26,7 +26,7 @@ def make_episodes(
     scenes: Positional[tuple[str, ...]],
     /,
     out: Path,
-    task: Literal["pointnav", "objectnav", "imagenav", "instance_imagenav"] = "pointnav",
+    task: str = "pointnav",
     per_scene: int = 100,
     seed: int = 0,
     split: str = "train",
@@ -43,7 +43,7 @@ def make_episodes(
         scenes: scene files, folders of prepared scenes, dataset folders or configs, house:7 or house:0-3,7.
         out: the .json.gz file to write.
         task: pointnav; imagenav, in three levels of distance; objectnav or instance_imagenav, for scenes with object
-            ids and categories.
+            ids and categories; flee or explore, with starts alone; or a task of your own.
         per_scene: number of episodes per scene.
         seed: seed of the episodes.
         split: split of datasets.
@@ -57,69 +57,44 @@ def make_episodes(
             all; default: the preset's, or hm3d.
         device: device that renders objects, for objectnav and instance_imagenav: auto, cpu or cuda.
     """
-    from batchnav.data.episodes.episode_file import save_episodes
-    from batchnav.data.episodes.fields import check_content
-    from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
-    from batchnav.data.sources.islands import check_rule
+    from batchnav.data.formats import FORMATS
+    from batchnav.data.formats.fields import check_content
+    from batchnav.data.goals import kind_of
+    from batchnav.data.scenes.islands import check_rule
     from batchnav.envs.config import nav_config
     from batchnav.runtime.console import next_command, number_of
-    from batchnav.tasks import TASKS
 
     check_rule(islands)
     check_int("per_scene", per_scene, 1, 2**24)
     check_seed(seed)
     check_target(out, EpisodeError)
-    if not out.name.endswith(".json.gz"):
-        raise EpisodeError(f"{out}: found another suffix, expected .json.gz")
+    given = {name: value for name, value in (("rules", rules), ("labels", labels)) if value is not None}
+    config = nav_config(preset, given, task)
+    kind = kind_of(task)
+    if not out.name.endswith(suffix := FORMATS[kind.format].suffix):
+        raise EpisodeError(f"{out}: found another suffix, expected {suffix}")
     if not (content and out.exists()):
         check_content(out)  # raises before episodes are generated
-    config = nav_config(preset, {}, task)
-    settings, objects = config.body.navmesh if preset else None, OBJECT_GOALS.get(TASKS[task].goal_kind)
+    settings = config.body.navmesh if preset else None
     with interrupted_with(lambda: f"{out} was not written"):
         configs = _configs(scenes, split)
-        loaded = (scene for name in scenes for scene in _scenes(name, split, settings, objects is not None))
-        kept = _kept(loaded, islands)
-        if objects is not None:
-            defaults: Any = config.task
-            rules, labels = rules or defaults.rules, labels or defaults.labels
-            with_goals = objects.with_goals(kept, rules, labels, device)
-            for scene in with_goals:
-                if scene.goals is not None and not scene.goals.objects:
-                    show(f"skipped: {scene.name}: found no object of a category with view points")
-            dataset = objects.generate(with_goals, per_scene, seed, rules, labels)
-            episodes: list[Episode] = _with_configs(dataset.episodes, configs)
-            objects.save(replace(dataset, episodes=episodes), out, content)
-        else:
-            episodes = _with_configs(_point_goals(task, kept, per_scene, seed), configs)
-            if not episodes:
-                raise EpisodeError(
-                    f"{out}: found no episodes in {few(scenes)}, expected at least one; use other scenes"
-                )
-            save_episodes(episodes, out, content)
+        loaded = (scene for name in scenes for scene in _scenes(name, split, settings, kind.needs_ids))
+        dataset = kind.generate_file(
+            _kept(loaded, islands), per_scene, seed, config.task, device, lambda reason: show(f"skipped: {reason}")
+        )
+        if not dataset:
+            raise EpisodeError(f"{out}: found no episodes in {few(scenes)}, expected at least one; use other scenes")
+        episodes = _with_configs(dataset.episodes, configs)
+        dataset.with_episodes(episodes).save(out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
     played_as = ("--task", task) if preset is None else ("--preset", preset)
     evaluate = "batchnav", "evaluate", "shortest_path", *played_as, "--episodes", out
     show(next_command("evaluate an agent on them", *evaluate))
 
 
-def _point_goals(task: str, scenes: Iterable[Scene], per_scene: int, seed: int) -> list[Episode]:
-    """Episodes of PointNav or ImageNav; scenes without any are named and skipped."""
-    from batchnav.data.episodes.generate import generate_episodes, generate_imagenav
-    from batchnav.tasks import TASKS
-
-    generate = generate_imagenav if TASKS[task].goal_kind == "pose" else generate_episodes
-    episodes: list[Episode] = []
-    for scene in scenes:
-        try:
-            episodes += generate(scene, per_scene, seed)
-        except EpisodeError as error:
-            show(f"skipped: {error}")
-    return episodes
-
-
 def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
     """The scenes with some of their islands; prints what is left out."""
-    from batchnav.data.sources.islands import keep_islands
+    from batchnav.data.scenes.islands import keep_islands
     from batchnav.runtime.console import number_of
 
     for scene in scenes:
@@ -136,21 +111,21 @@ def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
 
 def _scenes(name: str, split: str, settings: NavMeshSettings | None, appearance: bool) -> list[Scene]:
     """The scenes of a name: a scene, or those of a range, folder or dataset; arguments as in `load_scene`."""
-    from batchnav.data.scene_ref import prepared_in, scene_ids
-    from batchnav.data.scenes import find_scenes
+    from batchnav.data.scenes.ids import prepared_in, scene_ids
+    from batchnav.data.scenes.load import load_all
 
     dataset = _dataset(name, split)
     if dataset is not None:
         return dataset.load_scenes(settings=settings, appearance=appearance)
     prepared = prepared_in(Path(name))
-    return find_scenes(map(str, prepared) if prepared else scene_ids([name]), settings=settings, appearance=appearance)
+    return load_all(map(str, prepared) if prepared else scene_ids([name]), settings, appearance)
 
 
 def _dataset(name: str, split: str) -> Dataset | None:
     """The dataset of a folder or a config; None for other names and for folders of prepared scenes."""
-    from batchnav.data.habitat.datasets import load_dataset
-    from batchnav.data.habitat.scene_dataset import DATASET_CONFIG
-    from batchnav.data.scene_ref import prepared_in
+    from batchnav.data.scenes.datasets import load_dataset
+    from batchnav.data.scenes.ids import prepared_in
+    from batchnav.data.scenes.scene_dataset import DATASET_CONFIG
 
     path = Path(name)
     if prepared_in(path) or not (path.is_dir() or name.endswith(DATASET_CONFIG)):

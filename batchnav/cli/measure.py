@@ -11,7 +11,7 @@ from batchnav.cli.interrupts import interrupted_with
 from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.config import to_dict
 from batchnav.envs.config import with_camera
-from batchnav.envs.observations import goal_categories_of, needed_appearance
+from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError, few
 from batchnav.evaluation.players import DEFAULT_TASK, Player, ReferencePlayer, find_players, policy_name
 from batchnav.evaluation.results import result_rows, write_results
@@ -65,9 +65,8 @@ def measure(options: Options, ranks: Ranks) -> None:
     path = find_episodes(options.episodes) if options.episodes else find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     evaluation = Evaluation(
-        path, ranks.device, first.config.body, options.num_envs, options.renderer, options.scenes_dir, ranks, fields,
-        goal_categories_of(first.config),
-    )  # fmt: skip
+        path, ranks.device, first.config, options.num_envs, options.renderer, options.scenes_dir, ranks, fields
+    )
     for player in compared.values():
         evaluation.check(player)
     played: dict[str, Played] = {}

@@ -53,9 +53,9 @@ def bake_navmesh(
         scale: factor from the file's unit to metres; 0.001 for millimetres.
         settings: Habitat's settings, in metres and degrees.
     """
-    from batchnav.data.sources.asset import Part, oriented_asset
-    from batchnav.data.sources.orientation import mesh_warnings
-    from batchnav.data.sources.scene_source import SceneSource
+    from batchnav.data.scenes.asset import Part, oriented_asset
+    from batchnav.data.scenes.orientation import mesh_warnings
+    from batchnav.data.scenes.source import SceneSource
     from batchnav.scene.scene import bake
 
     out = out or mesh.with_suffix(".navmesh")
@@ -152,7 +152,7 @@ def write_floor_map(
         inflated: free space is the navmesh, which is shrunk by the agent's radius; switch Nav2's inflation off.
         raw: free space reaches the walls, and Nav2 inflates it. This is the default.
     """
-    from batchnav.data.scenes import load_scene
+    from batchnav.data.scenes.load import load_scene
     from batchnav.export.ros_map import describe, floor_map
     from batchnav.scene.ros_map import write_map
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import tyro
 
-from batchnav.data.folders import SCENES_DIR
+from batchnav.data.files import SCENES_DIR
 
 
 @dataclass(frozen=True)

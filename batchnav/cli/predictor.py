@@ -13,7 +13,7 @@ from rich.table import Table
 from batchnav.agents.registry import REFERENCE_AGENTS, make_reference_agent
 from batchnav.cli.console import show
 from batchnav.cli.options import AnticipationOptions as Options
-from batchnav.data.scenes import load_scenes
+from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.learn import batches

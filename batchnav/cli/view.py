@@ -22,7 +22,7 @@ import tyro
 
 from batchnav.cli.console import show
 from batchnav.cli.interrupts import STATUS
-from batchnav.data.folders import SCENES_DIR
+from batchnav.data.files import SCENES_DIR
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
 

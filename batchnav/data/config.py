@@ -20,7 +20,7 @@ class ScenesConfig:
     name other houses in `sources`, for example "house:100003"."""
     sources: tuple[str, ...] = ()
     """Further scenes: mesh files (with a `.navmesh` of the same name, else one is baked), folders of prepared scenes,
-    scene ids, and ranges of them, for example "hall:0-255" (`data.scene_ref.scene_ids`)."""
+    scene ids, and ranges of them, for example "hall:0-255" (`data.scenes.ids.scene_ids`)."""
     episodes: str = ""
     """Episode file (`.json.gz`) to train on, in shuffled order; its scenes replace all others."""
     resident_scenes: int = 0
@@ -36,7 +36,7 @@ class ScenesConfig:
 
     @property
     def names(self) -> list[str]:
-        """Scene ids and folders of scenes, for `data.scene_ref.scene_ids`."""
+        """Scene ids and folders of scenes, for `data.scenes.ids.scene_ids`."""
         return [f"house:{self.first_house + i}" for i in range(self.houses)] + list(self.sources)
 
     def validate(self) -> None:

@@ -1,4 +1,4 @@
-"""JSON and text files, gzipped or not: reading with bounds, atomic writing; checks and order of their values."""
+"""Habitat's folders; JSON and text files, gzipped or not: reading with bounds, atomic writing; checks of values."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from typing import Any, TypeGuard
 from batchnav.errors import BatchnavError
 from batchnav.runtime.files import read_regular, replacing
 
+DATA = Path("data")
+"""Habitat's data folder, relative to the current folder."""
+SCENES_DIR = DATA / "scene_datasets"
+"""Habitat's folder of scenes; scene ids of episodes are paths below it."""
 _GZIP = b"\x1f\x8b"
 _PIECE = 4096
 MAX_RATIO, MAX_UNPACKED = 20, 16 * 2**20

@@ -11,9 +11,10 @@ from pathlib import Path
 import torch
 
 from batchnav.config import load_config
-from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.scene_ref import scene_ids
-from batchnav.data.scenes import measure_scenes, played_scene
+from batchnav.data.formats import load_episodes
+from batchnav.data.play import played_scene_ids
+from batchnav.data.scenes.ids import scene_ids
+from batchnav.data.scenes.load import map_scenes
 from batchnav.diagnostics.installation import Finding, package
 from batchnav.envs.observations import observation_sources, space_of, specs_of
 from batchnav.errors import DeviceError
@@ -57,7 +58,7 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
 
     Args:
         run: configuration of the run.
-        scenes: sizes of its scenes, from `data.scenes.measure_scenes`.
+        scenes: sizes of its scenes, from `data.scenes.load.map_scenes`.
         device: device of the run. The network runs there on a few frames.
     """
     scenes = [scene.with_appearance(run.appearance_fields) for scene in scenes]
@@ -201,12 +202,12 @@ def memory_findings(config: Path) -> list[Finding]:
     run = load_config(config, TrainingConfig)
     device = resolve_device(run.device)
     if run.scenes.episodes:
-        names = sorted({played_scene(episode) for episode in load_episodes(run.scenes.episodes)})
+        names = sorted(set(played_scene_ids(load_episodes(run.scenes.episodes)).values()))
     else:
         names = scene_ids(run.scenes.names)
     n = min(len(names), MAX_MEASURED)
     chosen = [names[(2 * k + 1) * len(names) // (2 * n)] for k in range(n)]
-    measured = measure_scenes(chosen, settings=run.env.body.navmesh, appearance=run.appearance)
+    measured = map_scenes(SceneSize.of, chosen, run.env.body.navmesh, run.appearance)
     scenes = [measured[i * n // len(names)] for i in range(len(names))]
     parts = predict_memory(run, scenes, device)
     sizes = {**parts, f"total, on {device}": sum(parts.values())}

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 from batchnav.config import shortened
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.episodes.playing import scene_rows
-from batchnav.data.objectnav.fixed import GoalDataset, lacks_view_points, with_goals_of
-from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
-from batchnav.data.objectnav.view_points import check_scenes
-from batchnav.data.played_file import playable, played_table
+from batchnav.data.episodes import Episode, scene_rows
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.goals import GoalKind, kind_of
+from batchnav.data.goals.view_points import check_scenes
+from batchnav.data.play import check_episodes, check_kind, success_distance_of
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError, few
@@ -37,14 +36,10 @@ def check_kinds(task, config, sensors, episodes) -> None:
     fixed = isinstance(episodes, EpisodeTable) or (
         isinstance(episodes, Sequence) and len(episodes) > 0 and all(isinstance(each, Episode) for each in episodes)
     )
-    readers = "batchnav.load_episodes"
-    if kind := OBJECT_GOALS.get(TASKS[task].goal_kind):
-        readers += f" or {kind.load.__name__}"
-        fixed = fixed or (isinstance(episodes, kind.dataset) and len(episodes.episodes) > 0)
     for name, value, good, expected in (
         ("config", config, config is None or isinstance(config, (NavConfig, str)), "a NavConfig or a preset's name"),
         ("sensors", sensors, sensors is None or names, "a list of names"),
-        ("episodes", episodes, episodes is None or fixed, f"an EpisodeTable or the result of {readers}"),
+        ("episodes", episodes, episodes is None or fixed, "an EpisodeTable or the result of batchnav.load_episodes"),
     ):
         if not good:
             raise ArgumentError(f"{name}: found {shortened(value)}, expected {expected}")
@@ -88,22 +83,27 @@ def bank_of(
     return scenes.with_own_materials()  # so that no other environment sees them change
 
 
-def with_goals_of_file(scenes, episodes, device: str | torch.device) -> tuple[Any, Any]:
-    """The scenes with the goals of a file, and its episodes. Other episodes and their scenes stay as is.
+def with_goals_of_file(scenes, episodes, task: str, device: str | torch.device) -> Any:
+    """The scenes with the goals of a dataset's file. Scenes of other episodes stay as is.
 
-    ArgumentError for a bank, whose scenes have goals already.
+    EpisodeError for a dataset with goals of another kind than the task's. ArgumentError for a bank, whose scenes have
+    goals already.
     """
-    if not isinstance(episodes, GoalDataset):
-        return scenes, episodes
+    if not isinstance(episodes, EpisodeDataset):
+        return scenes
+    check_kind(episodes, task)
+    kind = kind_of(task)
+    if not episodes.goals and not kind.lacks_goals(episodes):
+        return scenes
     if isinstance(scenes, SceneBank):
         raise ArgumentError(
             "scenes: found a SceneBank with the goals of a file, expected Scenes, which get these goals; with "
             "`episodes=data.episodes` the goals of the bank are used"
         )
     listed = check_scenes(scenes)
-    if lacks_view_points(episodes):
+    if kind.lacks_goals(episodes):
         check_object_ids(listed, "view points of this file are made from object ids")
-    return with_goals_of(episodes, listed, device), episodes.episodes
+    return kind.with_goals_of(episodes, listed, device)
 
 
 def check_object_ids(scenes: Sequence[Scene], why: str) -> None:
@@ -118,28 +118,32 @@ def check_object_ids(scenes: Sequence[Scene], why: str) -> None:
 
 def with_missing_goals(scenes, config: NavConfig, device: str | torch.device) -> Any:
     """The scenes; those without the objects that the task needs as goals get them. Banks and streams stay as is."""
-    kind = TASKS[config.task_name].goal_kind
-    task: Any = config.task
-    if kind not in OBJECT_GOALS or isinstance(scenes, (SceneBank, SceneStream)):
+    kind = kind_of(config.task_name)
+    if isinstance(scenes, (SceneBank, SceneStream)):
         return scenes
     listed = [scenes] if isinstance(scenes, Scene) else list(scenes)
-    missing = [scene for scene in listed if isinstance(scene, Scene) and scene.goals is None]
-    check_object_ids(missing, f"the goals of {config.task_name} are objects")
-    made = iter(OBJECT_GOALS[kind].with_goals(missing, task.rules, task.labels, device) if missing else ())
-    found = [next(made) if isinstance(scene, Scene) and scene.goals is None else scene for scene in listed]
+    if not all(isinstance(scene, Scene) for scene in listed):
+        return listed  # packing refuses them
+    missing = [scene for scene in listed if scene.goals is None]
+    if kind.needs_ids:
+        check_object_ids(missing, f"the goals of {config.task_name} are objects")
+    found = kind.with_goals(listed, config.task, device)
     present = {goal.category for scene in found for goal in (scene.goals.objects if scene.goals else ())}
-    absent = [name for name in TASKS[config.task_name].goal_categories(task) or () if name not in present]
+    absent = [name for name in TASKS[config.task_name].goal_categories(config.task) or () if name not in present]
     if missing and absent:
         _log.warning("categories without a goal in these scenes, so without episodes: %s", few(absent, 8))
     return found
 
 
 def table_of(
-    episodes: EpisodeTable | Sequence[Episode] | None, bank: SceneBank, goal_categories: tuple[str, ...] | None
+    episodes: EpisodeTable | Sequence[Episode] | None, bank: SceneBank, kind: GoalKind, config: Any
 ) -> EpisodeTable | None:
-    """Fixed episodes as tensors. EpisodeError for an episode that cannot be played in the scenes of the bank."""
+    """Fixed episodes as tensors. EpisodeError for an episode that cannot be played in the scenes of the bank.
+
+    `kind`: kind of the task's goals; `config`: the task's configuration.
+    """
     if episodes is None or isinstance(episodes, EpisodeTable):
         return episodes
     scene_rows(episodes, bank.names)  # raises for an episode of another scene
     scenes = {scene.name: scene for scene in bank.scenes}
-    return played_table(playable(episodes, scenes), bank.scenes, goal_categories, bank.device)
+    return kind.table(check_episodes(episodes, scenes, kind.name, success_distance_of(config)), bank)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import gymnasium as gym
 import torch
@@ -13,11 +14,14 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from batchnav.config import shortened, validate
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.objectnav.fixed import GoalDataset
+from batchnav.data.episodes import Episode
+from batchnav.data.files import SCENES_DIR
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.goals import GOALS, kind_of
+from batchnav.data.play import check_kind, load_played_scenes, named
 from batchnav.envs.arguments import bank_of, check_kinds, table_of, with_goals_of_file, with_missing_goals
-from batchnav.envs.config import NavConfig, nav_config
-from batchnav.envs.observations import observation_sources, space_of
+from batchnav.envs.config import PRESETS, NavConfig, nav_config
+from batchnav.envs.observations import needed_appearance, observation_sources, space_of
 from batchnav.envs.options import EnvOptions
 from batchnav.envs.replay import StepReplay, is_replayable
 from batchnav.envs.state import check_tensors
@@ -36,7 +40,9 @@ from batchnav.runtime.checks import (
 )
 from batchnav.runtime.conversion import as_actions, as_mask, copied_to_cpu, to_output
 from batchnav.runtime.device import check_memory
+from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import check_observation
@@ -69,7 +75,7 @@ class NavEnv(gym.vector.VectorEnv):
         sensors: names in `batchnav.sensors.SENSORS` ("CAMERA_SENSOR" for other cameras) and in
             `batchnav.envs.observations.SOURCES`; None: those of the configuration.
         episodes: fixed episodes to play in turn instead of sampled ones: a table, or those of a file, whose scene ids
-            are the names of the scenes. The scenes get the goals of an ObjectNav or Instance ImageNav file.
+            are the names of the scenes. The scenes get the goals of the file. `from_episodes` also loads the scenes.
         options: fields of `batchnav.envs.options.EnvOptions` (`final_observation`, `renderer`, `first_env`, `copy`,
             `output`, `autoreset_mode`, `material_library`), and fields of the configuration's body, main camera,
             sensors and task, such as `height=128`, which replace those of `config`.
@@ -92,7 +98,7 @@ class NavEnv(gym.vector.VectorEnv):
         task: str = "pointnav",
         config: NavConfig | str | None = None,
         sensors: Sequence[str] | None = None,
-        episodes: EpisodeTable | Sequence[Episode] | GoalDataset | None = None,
+        episodes: EpisodeTable | Sequence[Episode] | None = None,
         **options: Any,
     ):
         own, options = EnvOptions.split(options)
@@ -111,11 +117,11 @@ class NavEnv(gym.vector.VectorEnv):
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes with a SceneStream, expected None")
         categories = TASKS[task].goal_categories(self.config.task)
-        scenes, played = with_goals_of_file(scenes, episodes, device)
+        scenes = with_goals_of_file(scenes, episodes, task, device)
         scenes = with_missing_goals(scenes, self.config, device)
         fields = appearance_needed(self.sources.values())
         self.bank = bank_of(scenes, num_envs, device, fields, own.material_library, categories)
-        table = table_of(played, self.bank, categories)
+        table = table_of(episodes, self.bank, kind_of(task), self.config.task)
         body = self.config.body
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
@@ -142,6 +148,57 @@ class NavEnv(gym.vector.VectorEnv):
             self.sim.check_scenes()
         self._allocate(own.final_observation)
         self._replay = self._make_replay() if is_replayable(self) else None
+
+    @classmethod
+    def from_episodes(
+        cls,
+        episodes: str | Path | EpisodeDataset,
+        num_envs: int,
+        device: str | torch.device = "auto",
+        seed: int | None = 0,
+        task: str | None = None,
+        config: NavConfig | str | None = None,
+        sensors: Sequence[str] | None = None,
+        scenes: Sequence[Scene] | SceneBank | None = None,
+        scenes_dir: str | Path = SCENES_DIR,
+        appearance: AppearanceConfig | bool | None = None,
+        **options: Any,
+    ) -> Self:
+        """An environment that plays the episodes of a file, of any kind, with their scenes and goals.
+
+        Args:
+            episodes: the file, or a dataset of `load_episodes`.
+            num_envs: N; agent i plays episodes i, i + N, i + 2N ... of the dataset.
+            device: as in `NavEnv`.
+            seed: as in `NavEnv`.
+            task: a name in `batchnav.tasks.TASKS`; None: that of `config`, else pointnav, objectnav or
+                instance_imagenav by the kind of the file.
+            config: as in `NavEnv`.
+            sensors: as in `NavEnv`.
+            scenes: the scenes with their goals (`data.play.load_played_scenes`), or a bank of them for a dataset of
+                `data.play.placed`; None: they are loaded.
+            scenes_dir: folder of Habitat's scenes.
+            appearance: surface data that scenes are loaded with, as in `load_scene`; None: what the sensors need.
+            options: as in `NavEnv`.
+
+        Raises EpisodeError for a file of another kind and for an episode that cannot be played; MeshError and
+        NavMeshError for its scenes; and the errors of `NavEnv`.
+        """
+        dataset = episodes if isinstance(episodes, EpisodeDataset) else load_episodes(episodes)
+        given = PRESETS.get(config) if isinstance(config, str) else config
+        task = task or (given.task_name if given else GOALS[dataset.kind].task)
+        check_kinds(task, config, sensors, dataset)
+        check_kind(dataset, task)
+        if scenes is None:
+            whole = nav_config(config, EnvOptions.split(options)[1], task)
+            whole = dataclasses.replace(whole, sensors=whole.sensors if sensors is None else tuple(sensors))
+            if appearance is None:
+                appearance = bool(needed_appearance(whole) & FROM_FILES)
+            scenes = load_played_scenes(dataset, scenes_dir, whole.body.navmesh, appearance, device)
+        with named(dataset):
+            is_placed = isinstance(scenes, SceneBank)
+            played = kind_of(task).table(dataset.episodes, scenes) if is_placed else dataset.episodes
+            return cls(scenes, num_envs, device, seed, task, config, sensors, played, **options)
 
     @property
     def mapper(self) -> Mapper | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchnav.data.objectnav.categories import LABELS
+from batchnav.data.goals.rules import LABELS
 
 _RGBD = ("rgb", "depth", "gps", "compass")
 _ACTIONS = {

@@ -1,20 +1,26 @@
-"""Groups of episodes by their properties: distance, detour and category of the goal."""
+"""Groups of episodes by distance, detour and category of the goal, and the table of failures by these groups."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes import Episode
 from batchnav.data.files import is_number
-from batchnav.data.objectnav.episode import ObjectNavEpisode
+from batchnav.data.goals import GOALS
+from batchnav.evaluation.failures import meanings_of
 from batchnav.evaluation.run import Evaluation, Played
 
 PARTS = 4
 """Number of equally large groups into which episodes are divided by a property."""
 DISTANCES = "{:.1f} to {:.1f} m"
 """Label of a group by distance."""
+
+
+ALL, CATEGORY, DISTANCE = "all", "category", "distance"
+"""Values of `FailureRow.group`."""
 
 
 class Properties(NamedTuple):
@@ -37,20 +43,21 @@ def properties(evaluation: Evaluation, played: Played) -> Properties:
 
 
 def straight_line(episode: Episode) -> float:
-    """Straight-line distance from the start to the nearest goal, metres; NaN without goals.
+    """Straight-line distance from the start to the nearest goal, metres; NaN where it is unknown.
 
-    Episodes of ObjectNav have no goals of their own; the distance is the one that their file states.
+    It is the one that the file states where the episode has no goals of its own, as in ObjectNav.
     """
     goals = np.array([goal.position for goal in episode.goals], np.float64).reshape(-1, 3)
     if len(goals):
         return float(np.linalg.norm(goals - episode.start_position, axis=1).min())
-    stated = episode.info.get("euclidean_distance") if isinstance(episode, ObjectNavEpisode) else None
+    stated = episode.info.get("euclidean_distance")
     return float(stated) if is_number(stated) else np.nan
 
 
 def by_category(evaluation: Evaluation) -> dict[str, np.ndarray]:
     """Episode indices by category of the goal, in the order of the task's categories; empty for goals without one."""
-    names = np.array([getattr(episode, "object_category", "") for episode in evaluation.episodes])
+    kind = GOALS[evaluation.episodes.kind]
+    names = np.array([kind.category(episode) for episode in evaluation.episodes])
     order = dict.fromkeys((*evaluation.bank.goal_categories, *sorted(set(names.tolist()) - {""})))
     rows = {name: np.flatnonzero(names == name) for name in order}
     return {name: found for name, found in rows.items() if len(found)}
@@ -62,3 +69,33 @@ def quantiles(values: np.ndarray, text: str) -> dict[str, np.ndarray]:
     order = known[np.argsort(values[known], kind="stable")]
     parts = [part for part in np.array_split(order, PARTS) if len(part)]
     return {text.format(values[part].min(), values[part].max()): np.sort(part) for part in parts}
+
+
+class FailureRow(NamedTuple):
+    """Numbers of episodes of one group."""
+
+    group: str
+    label: str
+    """Name of the category, or range of geodesic distances at the start."""
+    episodes: int
+    successes: int
+    failures: dict[str, int]
+    """Number of failed episodes by kind, all kinds."""
+
+
+def failure_table(evaluation: Evaluation, played: Played) -> list[FailureRow]:
+    """Rows for all episodes, for each category and for each range of distances; empty without `Played.failures`."""
+    if played.failures is None:
+        return []
+    groups = {
+        ALL: {"all episodes": np.arange(len(played.failures))},
+        CATEGORY: by_category(evaluation),
+        DISTANCE: quantiles(properties(evaluation, played).distance, DISTANCES),
+    }
+    kinds, names = played.failures, tuple(meanings_of(played.player.config))
+    return [_row(group, label, kinds[rows], names) for group, found in groups.items() for label, rows in found.items()]
+
+
+def _row(group: str, label: str, kinds: np.ndarray, names: Sequence[str]) -> FailureRow:
+    counts = {name: int((kinds == name).sum()) for name in names}
+    return FailureRow(group, label, len(kinds), int((kinds == "").sum()), counts)

@@ -10,7 +10,7 @@ from typing import Any
 from batchnav.config import to_dict
 from batchnav.envs.config import NavConfig
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.failures import failure_table
+from batchnav.evaluation.groups import failure_table
 from batchnav.evaluation.intervals import Interval, Summary
 from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.run import Evaluation, Played

@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from batchnav.config import to_dict
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.folders import SCENES_DIR
-from batchnav.data.played_file import load_played, playable, played_table
-from batchnav.data.validate import distance_mismatches
+from batchnav.data.files import SCENES_DIR
+from batchnav.data.formats import load_episodes
+from batchnav.data.goals.kind import distance_mismatches
+from batchnav.data.play import check_kind, load_played_scenes, placed
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import goal_categories_of
 from batchnav.errors import ArgumentError
-from batchnav.evaluation.failure_kinds import failure_kinds
+from batchnav.evaluation.failures import failure_kinds
 from batchnav.evaluation.intervals import Summary, summarise
 from batchnav.evaluation.play import AgentMap, Images, Recording, evaluate, record
 from batchnav.evaluation.players import Player
@@ -35,7 +35,6 @@ from batchnav.runtime.console import number_of, progress_bar
 from batchnav.runtime.distributed import Ranks
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 
 
@@ -54,8 +53,7 @@ class Played(NamedTuple):
     trajectories: Sequence[Trajectory]
     """The trajectory of every episode, in the order of the file."""
     failures: np.ndarray | None = None
-    """Kind of each failed episode (`failure_kinds.kinds_of`), "" for a success; None for tasks without
-    kinds, and for ObjectNav in scenes without the objects' appearance."""
+    """Kind of each failed episode (`failures.failure_kinds`), "" for a success; None where kinds are not told apart."""
 
 
 class Evaluation:
@@ -64,13 +62,12 @@ class Evaluation:
     Args:
         path: episode file.
         device: device of scenes and environments.
-        body: body of the agents; the scenes' navmeshes must be those of this body.
+        config: environment of the agents, which have one task and body; the scenes' navmeshes must be of this body.
         num_envs: number of parallel environments; at most one per episode is used.
         renderer: "raycast", "opengl" or "auto", for agents with image sensors.
         scenes_dir: folder of the scenes that Habitat's episode files name.
         ranks: processes that share the episodes, each with an `Evaluation`; None: this process plays all.
         appearance: appearance fields that sensors other than depth read (`envs.nav.needed_appearance`).
-        goal_categories: categories of ObjectNav's goals (`envs.observations.goal_categories_of`); None: other tasks.
 
     ArgumentError for more processes than episodes; EpisodeError, MeshError and NavMeshError for episodes and scenes
     that cannot be played.
@@ -80,49 +77,47 @@ class Evaluation:
         self,
         path: Path,
         device: torch.device,
-        body: BodyConfig,
+        config: NavConfig,
         num_envs: int = 256,
         renderer: str = "raycast",
         scenes_dir: Path = SCENES_DIR,
         ranks: Ranks | None = None,
         appearance: frozenset[str] = frozenset(),
-        goal_categories: tuple[str, ...] | None = None,
     ):
         self.ranks = ranks or Ranks(device)
         self.path, self.num_envs, self.renderer = path, num_envs, renderer
         self.split = path.name.removesuffix(".json.gz")
-        file = load_played(path, goal_categories)
-        self.episodes: list[Any] = file.episodes
-        if len(self.episodes) < self.ranks.world_size:  # an episode that two ranks play would count twice
-            found = f"{len(self.episodes)} episodes for {self.ranks.world_size} processes"
+        dataset = load_episodes(path)
+        check_kind(dataset, config.task_name)
+        if len(dataset) < self.ranks.world_size:  # an episode that two ranks play would count twice
+            found = f"{len(dataset)} episodes for {self.ranks.world_size} processes"
             raise ArgumentError(f"{path}: found {found}, expected at least one episode for each process")
-        scenes = file.scenes(self.episodes, scenes_dir, body.navmesh, bool(appearance & FROM_FILES))
+        look = bool(appearance & FROM_FILES)
+        scenes = load_played_scenes(dataset, scenes_dir, config.body.navmesh, look)
+        self.episodes = placed(dataset, scenes, config.task)
+        """The episodes, in the frames of their scenes."""
         self.names = [scene.name for scene in scenes]
-        self._file = file
-        with file.named():
-            self.episodes = playable(self.episodes, dict(zip(self.names, scenes, strict=True)))
-        self.bank = SceneBank.pack(scenes, device, appearance, goal_categories=goal_categories)
+        self.bank = SceneBank.pack(scenes, device, appearance, goal_categories=goal_categories_of(config))
 
     def check(self, player: Player) -> None:
         """Make a player's environment and agent for one episode; raises what `play` would raise before its first step.
 
         Environments of recordings (`player.config`) are checked too.
         """
-        player.make_agent(self._environment(self.episodes[:1], player.env_config))
+        player.make_agent(self._environment(range(1), player.env_config))
         if player.config != player.env_config:
-            self._environment(self.episodes[:1], player.config)
+            self._environment(range(1), player.config)
 
     def play(self, player: Player) -> Played:
         """Play all episodes once, each rank its share; every rank returns the results of all episodes."""
-        mine = self.ranks.shard(self.episodes)
+        mine = self.ranks.shard([*range(len(self.episodes))])
         env = self._environment(mine, player.env_config)
         agent = TrajectoryRecorder(player.make_agent(env), env)
         title = f"episodes of {player.name}"
         with progress_bar(title, len(mine)) if self.ranks.is_rank_zero else contextlib.nullcontext() as progress:
             own = evaluate(agent, env, len(mine), progress=progress)
         walked = agent.trajectories(len(mine))
-        goals = [np.array([goal.position for goal in e.goals], np.float32).reshape(-1, 3) for e in mine]
-        kinds = failure_kinds(self.bank, player.env_config, own, walked, self.renderer, goals)
+        kinds = failure_kinds(self.bank, player.env_config, self.episodes[mine], own, walked, self.renderer)
         of_ranks = self.ranks.all_gather((own, walked, kinds))
         found = {name: np.concatenate([part[name] for part, *_ in of_ranks]) for name in of_ranks[0][0]}
         trajectories = [trajectory for _, part, _ in of_ranks for trajectory in part]
@@ -142,7 +137,7 @@ class Evaluation:
 
     def record(self, player: Player, numbers: np.ndarray) -> list[Recording]:
         """Play the episodes with these indices again, with the sensors of `player.config`, and record them."""
-        env = self._environment([self.episodes[i] for i in numbers], player.config)
+        env = self._environment(numbers, player.config)
         return record(player.make_agent(env), env)
 
     def images_along(
@@ -162,7 +157,7 @@ class Evaluation:
         found: list[AgentMap] = []
         for begin in range(0, len(numbers), self.num_envs):
             some = numbers[begin : begin + self.num_envs]
-            env = self._environment([self.episodes[i] for i in some], played.player.env_config)
+            env = self._environment(some, played.player.env_config)
             found += final_maps(env, [played.trajectories[i] for i in some])
         return found
 
@@ -171,17 +166,15 @@ class Evaluation:
         found: list[dict[str, Images]] = [] if TASKS[config.task_name].goal_images else [{}] * len(numbers)
         while len(found) < len(numbers):
             part = numbers[len(found) : len(found) + self.num_envs]
-            found += goal_images(self._environment([self.episodes[i] for i in part], config))
+            found += goal_images(self._environment(part, config))
         return found
 
-    def _environment(self, episodes: list[Episode], config: NavConfig) -> NavEnv:
-        """An environment that plays these episodes."""
-        categories = goal_categories_of(config)
-        with self._file.named():
-            table = played_table(episodes, self.bank.scenes, categories, self.bank.device)
-        n = min(self.num_envs, len(episodes))
-        renderer = self.renderer if config.sensors else "raycast"
-        return NavEnv(self.bank, n, task=config.task_name, config=config, episodes=table, renderer=renderer, copy=False)
+    def _environment(self, numbers: Sequence[int], config: NavConfig) -> NavEnv:
+        """An environment that plays the episodes with these indices."""
+        n, renderer = min(self.num_envs, len(numbers)), self.renderer if config.sensors else "raycast"
+        return NavEnv.from_episodes(
+            self.episodes[numbers], n, config=config, scenes=self.bank, renderer=renderer, copy=False
+        )
 
     def describe(self, player: Player) -> dict[str, str]:
         """Episodes and task of a player in words, for the head of a report."""

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from PIL import Image
 
 from batchnav.cartpole.env import CartPoleEnv
-from batchnav.data.scenes import load_scenes
+from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.arguments import check_kinds
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv

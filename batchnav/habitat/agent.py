@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from batchnav.data.goals import kind_of
 from batchnav.envs.config import NavConfig, config_of, warn_other_cameras, with_camera
 from batchnav.errors import ArgumentError
 from batchnav.export.robot_mapper import RobotMapper
@@ -19,7 +20,6 @@ from batchnav.policy.weights import load_policy
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.sensors.goal_hfov import GOAL_HFOV
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, collided
-from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNavConfig
 
 # Observations "ego_map" and "waypoint" for an agent in Habitat, whose pose follows from the goal sensor
@@ -155,8 +155,8 @@ class HabitatAgent:
         self._names = {name: name for name in seen if name not in MAP_SPECS}
         if "pointgoal" in self._names:
             self._names["pointgoal"] = goal_sensor(self.config)
-        if "imagegoal" in self._names and TASKS[self.config.task_name].goal_kind == "instance":
-            self._names["imagegoal"] = "instance_imagegoal"
+        theirs = kind_of(self.config.task_name).habitat_names
+        self._names |= {name: theirs[name] for name in self._names if name in theirs}
         if GOAL_HFOV in self._names:
             self._names[GOAL_HFOV] = "instance_imagegoal_hfov"
         mapped = frozenset(seen & MAP_SPECS.keys())

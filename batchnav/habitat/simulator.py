@@ -17,8 +17,8 @@ import numpy as np
 import torch
 import trimesh
 
-from batchnav.data.episodes.episode import DEFAULT_CONFIG, Episode, heading_of, scene_name
-from batchnav.data.episodes.playing import check_episodes, episode_table
+from batchnav.data.episodes import DEFAULT_CONFIG, Episode, episode_table, heading_of, scene_name
+from batchnav.data.play import check_episodes
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, DeviceError

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from batchnav.data.goals import kind_of
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.failure_kinds import meanings_of
-from batchnav.evaluation.failures import failure_table
-from batchnav.evaluation.groups import DISTANCES, by_category, properties, quantiles
+from batchnav.evaluation.failures import meanings_of
+from batchnav.evaluation.groups import DISTANCES, by_category, failure_table, properties, quantiles
 from batchnav.evaluation.intervals import Interval, format_interval, summarise
 from batchnav.evaluation.play import AgentMap, Images
 from batchnav.evaluation.players import Player, PolicyPlayer
@@ -31,7 +31,7 @@ from batchnav.runtime.files import read_text, replacing
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.types import Metric
-from batchnav.view.topdown import FLOOR_BAND, FOOT, TopDownMap, map_picture, map_place, shown_goals
+from batchnav.view.topdown import FLOOR_BAND, FOOT, TopDownMap, map_picture, map_place
 from batchnav.view.video import colour, holds_ids
 
 # Episodes on the report page: floor plans, agents' trajectories on them, and filmstrips of sensor images
@@ -355,12 +355,13 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
         "goal": None, "shortest": [], "category": None, "map": None,
     }  # fmt: skip
     episode = evaluation.episodes[i]
-    goals = shown_goals(episode, evaluation.bank.scenes[scene]) if has_goals(played[0]) else None
+    kind = kind_of(played[0].player.config.task_name)
+    goals = kind.shown(episode, evaluation.bank.scenes[scene])
     if goals is not None:
         radius = float(episode.goals[0].radius or 0.0) if episode.goals else 0.0
         found["goal"] = [*places(plan, goals.nearest[None])[0], round(max(radius * plan.pixels_per_metre, 5.0), 1)]
         found["shortest"] = places(plan, goals.path)
-        found["category"] = getattr(episode, "goal_name", None)
+        found["category"] = kind.goal_name(episode) or None
     return found
 
 

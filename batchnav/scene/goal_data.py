@@ -77,7 +77,7 @@ def goals_of(scene: Scene, categories: Sequence[str]) -> GoalData[np.ndarray]:
     if scene.goals is None:
         raise ArgumentError(
             f"scene {scene.name!r}: found no goals, expected a scene with objects to find; make them with "
-            "batchnav.data.objectnav.with_goals"
+            "batchnav.with_goals"
         )
     return goal_data(scene.navmesh, scene.goals, categories)
 

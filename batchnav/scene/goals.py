@@ -1,6 +1,6 @@
 """Objects of a scene that ObjectNav asks for, with the view points from which each is seen.
 
-`batchnav.data.objectnav` makes them from a scene's annotations and reads them from episode files.
+`batchnav.data.goals` makes them from a scene's annotations and reads them from episode files.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from batchnav.tasks.episode_sampling import (
 )
 from batchnav.tasks.formulas import goal_in_agent_frame, soft_spl, spl, step_reward
 from batchnav.tasks.task import COMMON_FIELDS, BatchTask, Field, advance_body, flag_invalid, record_step_metrics
-from batchnav.types import GoalKind, Metric
+from batchnav.types import Metric
 
 METRIC_SPECS = (
     Metric("success", high=1.0, binary=True, headline=True),
@@ -192,7 +192,7 @@ class GoalTask(BatchTask):
 
     Config: type = GoalTaskConfig
     title = "Goal"
-    goal_kind: GoalKind = "point"
+    goal_kind: str = "point"
     reference_agents: tuple[str, ...] = ("random", "forward", "shortest_path")
     metric_specs: tuple[Metric, ...] = METRIC_SPECS
     fields: ClassVar[dict[str, Field]] = {

@@ -44,7 +44,7 @@ from batchnav.tasks.episode_sampling import (
 from batchnav.tasks.formulas import spl, step_reward
 from batchnav.tasks.goal_task import METRIC_SPECS, GoalParameters, GoalTask, GoalTaskConfig, record_score
 from batchnav.tasks.task import Field, refuse_where
-from batchnav.types import GoalKind, Metric
+from batchnav.types import Metric
 
 HM3D = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
 """Categories of HM3D ObjectNav by number. Procedural houses have them too."""
@@ -312,7 +312,7 @@ class ObjectNavConfig(GoalTaskConfig):
     """Names of the categories; the observation "objectgoal" is an index of this list. Empty: the categories of the
     scenes, sorted, at most 512."""
     rules: str = "hm3d_v2"
-    """Name of the rules for making view points in scenes without goals (`batchnav.data.objectnav`)."""
+    """Name of the rules for making view points in scenes without goals (`batchnav.data.goals.rules`)."""
     labels: str = "hm3d"
     """Name of the mapping from the labels of such scenes to categories."""
 
@@ -332,7 +332,7 @@ class ObjectNav(GoalTask):
 
     Config = ObjectNavConfig
     title = "ObjectGoal"
-    goal_kind: GoalKind = "category"
+    goal_kind: str = "category"
     episode_file = "objectnav_{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward", "map_searcher", "shortest_path")
     metric_specs = (*METRIC_SPECS, Metric("start_distance", shown=False), Metric("category", shown=False))

@@ -23,7 +23,7 @@ from batchnav.sim.bodies import Bodies, calls_stop, end_episode, is_invalid, ste
 from batchnav.sim.simulator import BAD_ACTION, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.types import GoalKind, Metric
+from batchnav.types import Metric
 
 MAX_FLOAT = float(np.finfo(np.float32).max)
 """Largest finite float32."""
@@ -70,7 +70,7 @@ class BatchTask:
 
     Config: type = TaskConfig
     title = "Task"
-    goal_kind: GoalKind = ""
+    goal_kind: str = ""
     episode_file = "{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward")
     metric_specs: tuple[Metric, ...] = ()

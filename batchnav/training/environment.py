@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,13 +10,13 @@ import torch
 
 from batchnav.config import to_dict
 from batchnav.data.config import ScenesConfig
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.episodes.playing import order_episodes
-from batchnav.data.played_file import PlayedFile, load_played, playable, played_table
-from batchnav.data.scene_ref import has_random_materials, scene_ids
-from batchnav.data.scenes import GoalRules, find_scenes, find_with_goals, measure_scenes
+from batchnav.data.episodes import order_episodes
+from batchnav.data.files import SCENES_DIR
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.goals import kind_of
+from batchnav.data.scenes.ids import has_random_materials, scene_ids
+from batchnav.data.scenes.load import load_all, load_scene, map_scenes
 from batchnav.envs.nav import NavEnv
-from batchnav.envs.observations import goal_categories_of
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ConfigError
 from batchnav.procedural import make_material_library
@@ -39,10 +39,11 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
     if ranks.is_rank_zero and ranks.device.type == "cpu":
         precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, env_config=to_dict(config.env))
     if config.scenes.episodes:
-        file = load_played(config.scenes.episodes, goal_categories_of(config.env))
-        episodes = order_episodes(file.episodes, shuffle=True, grouped=False, seed=config.seed)
+        dataset = load_episodes(config.scenes.episodes)
+        episodes = order_episodes(dataset.episodes, shuffle=True, grouped=False, seed=config.seed)
         material_library = material_library_for(config.scenes, [episode.scene for episode in episodes])
-        return fixed_episodes(file, ranks.shard(episodes), config, ranks.device, num_envs, material_library)
+        mine = dataset.with_episodes(ranks.shard(episodes))
+        return fixed_episodes(mine, config, ranks.device, num_envs, material_library)
     all_names = scene_ids(config.scenes.names)
     material_library, names = material_library_for(config.scenes, all_names), ranks.shard(all_names)
     return NavEnv(
@@ -54,38 +55,43 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
 def training_scenes(config: TrainingConfig, names: Sequence[str]) -> SceneStream | list[Scene]:
     """The scenes of one rank: all of them in memory, or a stream if they exceed `resident_scenes` or `gigabytes`."""
     settings, appearance, scenes = config.env.body.navmesh, config.appearance, config.scenes
-    goals = None if goal_categories_of(config.env) is None else goal_rules(config.env.task)
+    goals = partial(with_goals_of_task, config.env.task_name, config.env.task)
     if scenes.resident_scenes or scenes.gigabytes:
         capacities = [
             scene.with_appearance(config.appearance_fields)
-            for scene in measure_scenes(names, settings=settings, appearance=appearance, goals=goals)
+            for scene in map_scenes(partial(_size, goals), names, settings, appearance)
         ]
         resident = num_resident_scenes(capacities, scenes.resident_scenes, scenes.gigabytes)
         if resident:
-            load = partial(find_with_goals, goals=goals, settings=settings, appearance=appearance)
+            load = partial(_load_with, goals, settings, appearance)
             return SceneStream(names, load, SceneSize.largest(capacities), resident, config.seed)
-    return find_scenes(names, settings=settings, appearance=appearance)
+    return load_all(names, settings, appearance)
 
 
-def goal_rules(task: Any) -> GoalRules:
-    """Rules and labels by which goals of an `ObjectNavConfig` are made."""
-    return GoalRules(task.rules, task.labels)
+def with_goals_of_task(task: str, config: Any, scene: Scene) -> Scene:
+    """The scene with the goals that a task needs: made on the CPU once, then read from the cache."""
+    return kind_of(task).with_goals([scene], config, "cpu")[0]
+
+
+def _size(goals: Callable[[Scene], Scene], scene: Scene) -> SceneSize:
+    return SceneSize.of(goals(scene))
+
+
+def _load_with(goals: Callable[[Scene], Scene], settings: Any, appearance: Any, name: str) -> Scene:
+    return goals(load_scene(name, settings, appearance, scenes_dir=SCENES_DIR))
 
 
 def fixed_episodes(
-    file: PlayedFile,
-    episodes: list[Episode],
+    dataset: EpisodeDataset,
     config: TrainingConfig,
     device: torch.device,
     num_envs: int,
     material_library: MaterialLibrary | None = None,
 ) -> NavEnv:
-    """An environment that plays these episodes of a file in turn. `material_library`: as in `NavEnv`."""
-    scenes = file.scenes(episodes, settings=config.env.body.navmesh, appearance=config.appearance)
-    with file.named():
-        episodes = playable(episodes, {scene.name: scene for scene in scenes})
-        table = played_table(episodes, scenes, goal_categories_of(config.env), device)
-    return NavEnv(scenes, num_envs, device, episodes=table, material_library=material_library, **_options(config))
+    """An environment that plays the episodes of a dataset in turn. `material_library`: as in `NavEnv`."""
+    return NavEnv.from_episodes(
+        dataset, num_envs, device, appearance=config.appearance, material_library=material_library, **_options(config)
+    )
 
 
 def material_library_for(scenes: ScenesConfig, names: Sequence[str]) -> MaterialLibrary | None:

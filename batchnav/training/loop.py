@@ -14,7 +14,7 @@ import torch
 
 from batchnav.agents.registry import make_expert
 from batchnav.config import to_dict
-from batchnav.data.scene_ref import scene_ids
+from batchnav.data.scenes.ids import scene_ids
 from batchnav.errors import DivergenceError, printable, shell_word
 from batchnav.learning import ALGORITHMS, Algorithm
 from batchnav.learning.stats import NUM_FINITE, merged

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchnav.data.played_file import load_played
-from batchnav.envs.observations import goal_categories_of
+from batchnav.data.formats import load_episodes
 from batchnav.evaluation.play import evaluate
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
@@ -34,10 +33,10 @@ class Validation:
     def __init__(self, config: TrainingConfig, policy: ActorCritic, ranks: Ranks):
         self.ranks = ranks
         path = find_split(config.eval_split, TASKS[config.env.task_name].episode_file)
-        file = load_played(path, goal_categories_of(config.env))
-        episodes = ranks.shard(file.episodes)
+        dataset = load_episodes(path)
+        mine = dataset.with_episodes(ranks.shard(dataset.episodes))
         played = replace(config, env=config.acting_env.with_fixed_cameras)
-        self.env = fixed_episodes(file, episodes, played, ranks.device, len(episodes))
+        self.env = fixed_episodes(mine, played, ranks.device, len(mine))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, config.policy)
         self.trained, self.agent = policy, PolicyAgent(network.to(ranks.device))

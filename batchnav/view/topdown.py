@@ -5,22 +5,17 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.objectnav.episode import ObjectNavEpisode
-from batchnav.data.objectnav.generate import nearest_view_points
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import AgentMap
 from batchnav.mapping.state import SIDE, MapLayers
 from batchnav.navmesh.data import surface
 from batchnav.navmesh.islands import main_island
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 
 BLUE, ORANGE, GREEN, PURPLE = (0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167)
@@ -232,42 +227,6 @@ def _dashes(corners: np.ndarray, length: float) -> Sequence[np.ndarray]:
         at = np.concatenate([[begin], inner, [min(begin + length, walked[-1])]])
         parts.append(np.stack([np.interp(at, walked, corners[:, k]) for k in (0, 1)], axis=1))
     return parts
-
-
-# Goals of an episode as pictures show them: the nearest goal, objects, view points, and the shortest path
-
-_NO_POINTS = np.zeros((0, 3), np.float32)
-
-
-class ShownGoals(NamedTuple):
-    """Goals of one episode, metres."""
-
-    nearest: np.ndarray
-    """f32 [3]: the goal, or the view point, with the shortest geodesic distance from the start."""
-    path: np.ndarray
-    """f32 [K, 3]: the shortest path from the start to `nearest`."""
-    objects: np.ndarray = _NO_POINTS
-    """f32 [G, 3]: centres of the objects that are goals; empty for goals that are places."""
-    view_points: np.ndarray = _NO_POINTS
-    """f32 [P, 3]: view points of these objects."""
-
-
-def shown_goals(episode: Episode, scene: Scene) -> ShownGoals | None:
-    """The goals of an episode in the frame of its scene; None where it has none."""
-    start = np.array(episode.start_position, np.float32)
-    if isinstance(episode, ObjectNavEpisode):
-        objects = [g for g in scene.goals.objects if g.category == episode.goal_name] if scene.goals else []
-        if not objects:
-            return None
-        places = np.concatenate([goal.view_points for goal in objects])
-        row = int(nearest_view_points(scene.navmesh, start[None].astype(np.float64), places.astype(np.float64)).row[0])
-        centres = np.array([goal.position for goal in objects], np.float32)
-        return ShownGoals(places[row], scene.navmesh.shortest_path(start, places[row]), centres, places)
-    places = np.array([goal.position for goal in episode.goals], np.float32).reshape(-1, 3)
-    if not len(places):
-        return None
-    row = int(np.argmin(scene.navmesh.geodesic_distance(np.repeat(start[None], len(places), axis=0), places)))
-    return ShownGoals(places[row], scene.navmesh.shortest_path(start, places[row]))
 
 
 # The map that an agent built, to lay over a floor plan; and maps in little memory, one for each step

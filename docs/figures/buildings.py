@@ -17,8 +17,8 @@ import numpy as np
 import tyro
 from PIL import Image
 
-from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.scenes import find_scenes
+from batchnav.data.goals.point import generate_episodes
+from batchnav.data.scenes.load import load_all
 from batchnav.errors import BatchnavError
 from batchnav.runtime.files import replacing
 from batchnav.scene.scene import Scene
@@ -42,7 +42,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    scenes = find_scenes(options.scenes, appearance=False)
+    scenes = load_all(options.scenes, appearance=False)
     maps = [draw(scene, options.episodes, options.pixels_per_metre) for scene in scenes]
     sheet = Image.new("RGB", (sum(m.width + GAP for m in maps) - GAP, max(m.height for m in maps)), PAPER)
     left = 0

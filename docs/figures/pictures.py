@@ -23,7 +23,7 @@ from PIL import Image
 
 from batchnav.agents.map_planner import MapPlannerAgent
 from batchnav.config import from_dict
-from batchnav.data.scenes import find_scenes
+from batchnav.data.scenes.load import load_all
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import BatchnavError
 from batchnav.mapping.costs import FREE
@@ -130,7 +130,7 @@ def main(options: Sensors | Materials | Maps | Predictions) -> None:
 def sensors(options: Sensors) -> np.ndarray:
     """Pictures u8 [3, scenes, S, S, 3]."""
     columns = []
-    for scene in find_scenes(options.scenes):
+    for scene in load_all(options.scenes):
         eyes, headings = best_views(scene, 1, options.tries)
         seen = render(scene, eyes, headings, height=options.side, width=options.side)
         columns.append([seen["rgb"][0], colour_depth(seen["depth"], FAR)[0], colour_ids(seen["semantic"])[0]])
@@ -139,7 +139,7 @@ def sensors(options: Sensors) -> np.ndarray:
 
 def materials(options: Materials) -> np.ndarray:
     """Pictures u8 [places, 1 + times, S, S, 3]."""
-    (house,) = find_scenes([options.house])
+    (house,) = load_all([options.house])
     eyes, headings = (torch.from_numpy(values) for values in best_views(house, options.places, options.tries))
     bank = SceneBank.pack([house], "cpu", COLOR_FIELDS, make_material_library())
     size = {"height": options.side, "width": options.side, "hfov_deg": 90.0}
@@ -159,7 +159,7 @@ def materials(options: Materials) -> np.ndarray:
 def maps(options: Maps) -> np.ndarray:
     """Pictures u8 [scenes, times, S, S, 3]."""
     rows = []
-    for scene in find_scenes(options.scenes):
+    for scene in load_all(options.scenes):
         row = []
         for env, i in navigate(scene, options, sensors=("depth", "ego_map", "waypoint")):
             levels = (env.last_observation["ego_map"][i, 0] * len(MAP_COLOURS)).int().numpy()
@@ -184,7 +184,7 @@ def navigate(scene: Scene, options: Maps, **settings) -> Iterator[tuple[NavEnv, 
 def predictions(options: Predictions) -> np.ndarray:
     """Pictures u8 [scenes, times + 1, S, S, 3] of the middle of the map."""
     rows = []
-    for scene in find_scenes(options.scenes):
+    for scene in load_all(options.scenes):
         row = []
         settings = {"sensors": ("depth", "waypoint"), "anticipation": "occupancy", "look_around": True}
         for env, i in navigate(scene, options, **settings):

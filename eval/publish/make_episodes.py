@@ -22,7 +22,7 @@ the houses share with HM3D.
 `instance_imagenav_val` has 20 episodes in each of 10 houses, with objects of ObjectNav's categories. The file has the
 cameras of the images that the episodes show.
 
-`imagenav_val` and `imagenav_test` have three levels of distance in equal parts (`data.episodes.generate.LEVELS`), also
+`imagenav_val` and `imagenav_test` have three levels of distance in equal parts (`data.goals.pose.LEVELS`), also
 with straight paths.
 
 Files made again from the same sources may differ in the last digits of coordinates, since processors round differently.
@@ -34,25 +34,27 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.episodes.generate import generate_episodes, generate_imagenav, generate_starts
-from batchnav.data.episodes.playing import check_episodes
-from batchnav.data.objectnav.fixed import without_view_points
-from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
-from batchnav.data.scenes import find_scene
+from batchnav.data.episodes import Episode
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.goals import GOALS
+from batchnav.data.goals.category import CategoryGoals
+from batchnav.data.goals.point import generate_episodes, generate_starts
+from batchnav.data.goals.pose import generate_imagenav
+from batchnav.data.play import check_episodes
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS
 from batchnav.errors import EpisodeError
 from batchnav.procedural import EPISODE_FAMILIES, FAMILIES, SPLITS
 from batchnav.runtime.bundled import EPISODES
 from batchnav.scene.scene import Scene
+from batchnav.tasks import TASKS
 
 NUM_SCENES = 20
 """Scenes of a file."""
@@ -78,23 +80,23 @@ def main(procthor: Path | None = None) -> None:
     """
     if procthor is not None:
         names = sorted(path.relative_to(procthor).as_posix() for path in procthor.glob(PROCTHOR))
-        scenes = (find_scene(name, procthor)._replace(name=name) for name in names)
+        scenes = (load_scene(name, scenes_dir=procthor)._replace(name=name) for name in names)
         write_searches("objectnav_procthor.json.gz", "category", scenes, NUM_SCENES, PROCTHOR_EPISODES)
         return
     for name, family in EPISODE_FAMILIES.items():
         seeds = family.splits[family.episode_files[name]]
-        write(f"{name}.json.gz", (find_scene(f"{family.name}:{seed}") for seed in seeds), generate_episodes)
+        write(f"{name}.json.gz", (load_scene(f"{family.name}:{seed}") for seed in seeds), generate_episodes)
     navmesh = PRESETS["challenge_2020"].body.navmesh
     for split in ("val", "test"):
-        houses = (find_scene(f"house:{seed}", settings=navmesh, appearance=False) for seed in SPLITS[split])
+        houses = (load_scene(f"house:{seed}", settings=navmesh, appearance=False) for seed in SPLITS[split])
         write(f"wide_{split}.json.gz", houses, generate_episodes)
-        houses = (find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
+        houses = (load_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
         write(f"starts_{split}.json.gz", houses, generate_starts)
-        houses = (find_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
+        houses = (load_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
         write(f"imagenav_{split}.json.gz", houses, generate_imagenav)
     for name, kind, family, split, num_scenes in OBJECT_FILES:
         seeds = FAMILIES[family].splits[split]
-        scenes = (find_scene(f"{family}:{seed}") for seed in seeds)
+        scenes = (load_scene(f"{family}:{seed}") for seed in seeds)
         write_searches(f"{name}.json.gz", kind, scenes, num_scenes)
 
 
@@ -103,11 +105,12 @@ def write_searches(
 ) -> None:
     """Write the file of the first candidates that have episodes with goals of a kind, and print its distances."""
     parts: list[Any] = []
-    objects, number = OBJECT_GOALS[kind], num_episodes // num_scenes
+    objects, number = cast(CategoryGoals, GOALS[kind]), num_episodes // num_scenes
+    config = TASKS[objects.task].Config()
     for scene in candidates:
         try:
-            with_goals = objects.with_goals([scene], RULES, LABELS, "auto")
-            parts.append(objects.generate(with_goals, number, 0, RULES, LABELS))
+            with_goals = objects.with_goals([scene], config)
+            parts.append(objects.generate(with_goals, number, 0, config))
         except EpisodeError as error:
             print(f"skipped: {scene.name}: {error}")
             continue
@@ -116,7 +119,7 @@ def write_searches(
     episodes = [episode for part in parts for episode in part.episodes]
     goals = {key: some for part in parts for key, some in part.goals.items()}
     dataset = dataclasses.replace(parts[0], episodes=episodes, goals=goals)
-    objects.save(without_view_points(dataset, RULES, LABELS), EPISODES / name, content=False)
+    objects.without_view_points(dataset, RULES, LABELS).save(EPISODES / name, content=False)
     _print_distances(name, len(parts), episodes, [e.info["euclidean_distance"] for e in episodes])
 
 
@@ -133,7 +136,7 @@ def write(name: str, candidates: Iterable[Scene], generate: Callable[[Scene, int
         if len(scenes) == NUM_SCENES:
             break
     check_episodes(episodes, {scene.name: scene for scene in scenes})
-    save_episodes(episodes, EPISODES / name)
+    EpisodeDataset(episodes).save(EPISODES / name)
     straight = [math.dist(e.start_position, e.goals[0].position) for e in episodes]
     _print_distances(name, len(scenes), episodes, straight)
 

@@ -77,7 +77,7 @@ def main(options: Options) -> None:
     for path in options.episodes:
         config = players["this agent"].config
         appearance = needed_appearance(config)
-        evaluation = Evaluation(path, device, config.body, options.num_envs, appearance=appearance)
+        evaluation = Evaluation(path, device, config, options.num_envs, appearance=appearance)
         for name, player in players.items():
             played = evaluation.play(player)
             results[evaluation.split, name] = played.overall

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from batchnav.cli.ranges import run
-from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes import Episode
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.play import Recording
@@ -81,7 +81,7 @@ def main(options: Options) -> None:
             f"the report of batchnav evaluate counts the failures of other tasks"
         )
     appearance = needed_appearance(player.config)
-    evaluation = Evaluation(options.episodes, device, player.config.body, options.num_envs, appearance=appearance)
+    evaluation = Evaluation(options.episodes, device, player.config, options.num_envs, appearance=appearance)
     played = evaluation.play(player).episodes
     scenes = {scene.name: scene for scene in evaluation.bank.scenes}
     outcome = outcomes(played, player.config.task.max_steps)

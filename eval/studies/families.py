@@ -51,7 +51,7 @@ def main(options: Options) -> None:
         played = {}
         for name, player in players.items():
             appearance = needed_appearance(player.config)
-            evaluation = Evaluation(path, device, player.config.body, options.num_envs, appearance=appearance)
+            evaluation = Evaluation(path, device, player.config, options.num_envs, appearance=appearance)
             played[name] = evaluation.play(player)
             if options.record:
                 append_rows("pointnav", result_rows(evaluation, played[name]))

@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from batchnav.cli.ranges import run
-from batchnav.data.episodes.episode import Episode, group_by_scene
-from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.folders import SCENES_DIR
-from batchnav.data.scenes import find_played
+from batchnav.data.episodes import Episode, group_by_scene
+from batchnav.data.files import SCENES_DIR
+from batchnav.data.formats import load_episodes
+from batchnav.data.play import load_played_scenes
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.habitat import HabitatAgent
 from batchnav.habitat.simulator import Comparison, check_comparable, side_by_side
@@ -64,7 +64,7 @@ def main(options: Options) -> None:
     episodes = load_episodes(options.episodes)[: options.count or None]
     scenes = {
         scene.name: scene
-        for scene in find_played(episodes, options.scenes_dir, agent.config.body.navmesh, appearance=False)
+        for scene in load_played_scenes(episodes, options.scenes_dir, agent.config.body.navmesh, appearance=False)
     }
     played: list[tuple[Episode, Comparison]] = []
     with tempfile.TemporaryDirectory() as folder:

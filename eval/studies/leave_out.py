@@ -25,8 +25,8 @@ from rich.table import Table
 from batchnav.cli.ranges import run
 from batchnav.config import load_config
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
-from batchnav.data.prepared.scene_file import save_prepared
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
+from batchnav.data.scenes.prepared import save_prepared
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.intervals import scene_interval
 from batchnav.evaluation.players import PolicyPlayer
@@ -107,8 +107,8 @@ def measure(options: Options, name: str, seed: int, evaluations: list[Evaluation
 
 def load_evaluations(options: Options) -> list[Evaluation]:
     """The episode files, each loaded once for all agents."""
-    body = load_config(options.config, TrainingConfig).env.body
-    return [Evaluation(file, resolve_device(options.device), body) for file in options.episodes]
+    config = load_config(options.config, TrainingConfig).env
+    return [Evaluation(file, resolve_device(options.device), config) for file in options.episodes]
 
 
 def run_folder(options: Options, name: str, seed: int) -> Path:
@@ -155,7 +155,7 @@ def make_scan(options: Options, scan: tuple[str, int]) -> None:
     path, defects = Path(scanned_scene(options, name, seed)), LEFT_OUT[name]
     assert defects, "no scan is made for an ablation without defects"
     path.parent.mkdir(parents=True, exist_ok=True)
-    scanned = find_scene(original_scene(name, seed), appearance=False)
+    scanned = load_scene(original_scene(name, seed), appearance=False)
     save_prepared(
         make_scene(f"scan:{seed}", degrade(scanned.mesh, seed, defects), scanned.navmesh), path, durable=False
     )

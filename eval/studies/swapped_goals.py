@@ -28,7 +28,7 @@ import tyro
 
 from batchnav.agents.protocol import Agent
 from batchnav.cli.ranges import run
-from batchnav.data.episodes.episode import Episode
+from batchnav.data.episodes import Episode
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import EpisodeError
@@ -68,7 +68,7 @@ def main(options: Options) -> None:
     config = next(iter(players.values())).config
     path = options.episodes or find_split("val", ImageNav.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
-    evaluation = Evaluation(path, device, config.body, options.num_envs, appearance=fields)
+    evaluation = Evaluation(path, device, config, options.num_envs, appearance=fields)
     shown = {goals: shown_episodes(evaluation.episodes, goals) for goals in options.goals}
     played = {}
     for name, player in players.items():

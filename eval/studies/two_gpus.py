@@ -33,7 +33,7 @@ import torch
 
 from batchnav.cli.ranges import run
 from batchnav.config import from_dict
-from batchnav.data.scenes import find_scenes
+from batchnav.data.scenes.load import load_all
 from batchnav.envs.nav import PointNavEnv
 from batchnav.learning import PPO, PPOConfig
 from batchnav.learning.stats import merged
@@ -100,7 +100,7 @@ def main(options: Options) -> int:
         )  # fmt: skip
     if options.worker:
         return compare_losses(options)
-    find_scenes(f"house:{i}" for i in range(options.houses))
+    load_all(f"house:{i}" for i in range(options.houses))
     failed = 0
     for part in options.parts:
         try:
@@ -224,7 +224,7 @@ def make_learner(options: Options, ranks: Ranks) -> PPO:
     n = options.num_envs // 2 * (1 if ranks.is_distributed else options.ranks)
     names = ranks.shard([f"house:{i}" for i in range(options.houses)])
     size = options.size
-    env = PointNavEnv(find_scenes(names), n, ranks.device, height=size, width=size, first_env=ranks.rank * n)
+    env = PointNavEnv(load_all(names), n, ranks.device, height=size, width=size, first_env=ranks.rank * n)
     torch.manual_seed(0)
     config = TINY if options.dry_run else PolicyConfig()
     policy = ActorCritic(env.single_observation_space, env.single_action_space, config)

@@ -92,7 +92,7 @@ def main(options: Options) -> None:
     """Evaluate the agent on every file; print and write the results."""
     player = MapPlayer(options.sees, options.size, options.unknown, options.truth_within)
     for path in options.episodes:
-        evaluation = Evaluation(path, torch.device("cpu"), player.config.body, options.num_envs)
+        evaluation = Evaluation(path, torch.device("cpu"), player.config, options.num_envs)
         played = evaluation.play(player)
         outcome = outcomes(played.episodes, player.config.task.max_steps)
         print_agents(f"{player.name} on {path.name}", {player.name: played.overall}, METRIC_SPECS)

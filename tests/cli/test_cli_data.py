@@ -8,9 +8,9 @@ import pytest
 from worlds import episodes_on, write_episodes, write_floor, write_json
 
 from batchnav.data.catalog import SOURCES, Source
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
-from batchnav.data.objectnav.episode_file import load_objectnav
-from batchnav.data.prepared.scene_file import load_prepared
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.goals import GOALS
+from batchnav.data.scenes.prepared import load_prepared
 from batchnav.navmesh.navmesh import NavMesh
 
 
@@ -45,7 +45,7 @@ def test_each_finding_of_validate_names_its_file(run, tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     write_floor(tmp_path / "floor.glb", up="y")
     far = [dataclasses.replace(e, start_position=(90.0, 0.0, 0.0)) for e in episodes_on("floor.glb", 2)]
-    save_episodes(far, tmp_path / "far.json.gz")
+    EpisodeDataset(far).save(tmp_path / "far.json.gz")
     with pytest.raises(SystemExit, match="1"):
         run("data", "validate", "floor.glb", "far.json.gz")
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("error: ")]
@@ -75,8 +75,8 @@ def test_make_objectnav_episodes(run, tmp_path):
     out = tmp_path / "val.json.gz"
     text = run("data", "make-episodes", "house:2", "--task", "objectnav", "--out", out, "--per-scene", 6, "--content")
     assert "6 episodes in 1 scene" in text
-    dataset = load_objectnav(out)
-    assert len(dataset.episodes) == 6 and dataset.scene_goals("house:2").objects
+    dataset = load_episodes(out)
+    assert len(dataset.episodes) == 6 and GOALS[dataset.kind].scene_goals(dataset, "house:2").objects
 
 
 def test_make_imagenav_episodes(run, tmp_path):
@@ -89,7 +89,7 @@ def test_make_imagenav_episodes(run, tmp_path):
 
 def test_make_episodes_refuses_files_that_would_be_read_together(run, tmp_path, monkeypatch):
     """Files of a folder `content` belong to each split in the folder above."""
-    monkeypatch.setattr("batchnav.data.scenes.find_scenes", lambda *_, **__: pytest.fail("scenes were loaded"))
+    monkeypatch.setattr("batchnav.data.scenes.load.load_all", lambda *_, **__: pytest.fail("scenes were loaded"))
     write_episodes(tmp_path / "val.json.gz", ["a.glb", "b.glb"], content=True)
     before = sorted(tmp_path.rglob("*"))
     for name, more in (("mine.json.gz", ()), ("mine.json.gz", ("--content",)), ("val.json.gz", ())):

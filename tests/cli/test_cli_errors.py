@@ -131,7 +131,7 @@ def test_a_missing_viewer_is_named_before_scenes_are_loaded(run, monkeypatch):
 def test_a_target_that_cannot_be_written_is_named_before_the_work(words, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_floor(tmp_path / "floor.ply")
-    for module in ("scene.mesh.load_mesh", "data.sources.scene_source.SceneSource.load_mesh"):
+    for module in ("scene.mesh.load_mesh", "data.scenes.source.SceneSource.load_mesh"):
         monkeypatch.setattr(f"batchnav.{module}", lambda *_, **__: pytest.fail("loaded"))
     with pytest.raises(SystemExit, match=r"error: .*found a file at .*floor\.ply, expected a folder"):
         run(*words, "floor.ply/new/out.file")

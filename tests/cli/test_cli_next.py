@@ -11,7 +11,7 @@ from worlds import episodes_on, write_floor
 from batchnav.cli.evaluate import parse
 from batchnav.cli.measure import next_steps
 from batchnav.cli.options import EvaluateOptions
-from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.formats import EpisodeDataset
 from batchnav.mapping.learn.batches import HELD_OUT
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.bundled import find_episodes
@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch):
     path.mkdir()
     monkeypatch.chdir(path)
     write_floor(path / "floor.glb")
-    save_episodes(episodes_on("floor.glb", 2), path / "few.json.gz")
+    EpisodeDataset(episodes_on("floor.glb", 2)).save(path / "few.json.gz")
     NavMesh.bake(load_mesh("floor.glb", appearance=False)).save(path / "a navmesh.navmesh")
     monkeypatch.setattr(Viewer, "run", lambda viewer: viewer.stop())  # it serves until it is interrupted
     return path

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from worlds import episodes_on, write_box, write_floor, write_json
 
-from batchnav.data import generated, scenes
-from batchnav.data.episodes.episode import scene_name
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
-from batchnav.data.episodes.playing import check_episodes
-from batchnav.data.scene_ref import scene_ids
-from batchnav.data.scenes import find_played, find_scene, find_scenes, load_scene, load_scenes
+from batchnav.data.episodes import scene_name
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.play import check_episodes, load_played_scenes
+from batchnav.data.scenes import generated, load
+from batchnav.data.scenes.ids import scene_ids
+from batchnav.data.scenes.load import load_all, load_scene, load_scenes
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.navmesh.settings import NavMeshSettings
@@ -19,12 +19,12 @@ from batchnav.procedural import FAMILIES, make_house
 )
 def test_what_is_no_scene_is_named(name):
     with pytest.raises(MeshError, match="scene '") as caught:
-        find_scene(name)
+        load_scene(name)
     assert repr(name) in str(caught.value)
 
 
 def test_house_by_seed():
-    (scene,) = find_scenes(["house:100003"])
+    (scene,) = load_all(["house:100003"])
     mesh = make_house(100003)
     assert scene.name == "house:100003"
     assert np.array_equal(scene.mesh.vertices, mesh.vertices)
@@ -33,12 +33,12 @@ def test_house_by_seed():
 
 def test_a_house_for_another_body():
     wide = NavMeshSettings(agent_radius=0.3)
-    thin, first = find_scene("house:100003"), find_scene("house:100003", settings=wide)
-    (second,) = find_scenes(["house:100003"], settings=wide)
+    thin, first = load_scene("house:100003"), load_scene("house:100003", settings=wide)
+    (second,) = load_all(["house:100003"], settings=wide)
     assert first.navmesh.settings == second.navmesh.settings == wide
     assert first.navmesh.area == second.navmesh.area < 0.9 * thin.navmesh.area
     assert np.array_equal(first.mesh.vertices, thin.mesh.vertices)
-    assert find_scene("house:100003", settings=NavMeshSettings()).navmesh.area == thin.navmesh.area
+    assert load_scene("house:100003", settings=NavMeshSettings()).navmesh.area == thin.navmesh.area
 
 
 def test_a_range_stands_for_houses():
@@ -56,7 +56,7 @@ def test_a_list_of_seeds_and_ranges_stands_for_scenes():
             scene_ids([empty])
     for wrong in ("house:1,,2", "house:1,", "house:1-2-3", "house:a,b", "house:1, 2"):
         with pytest.raises(MeshError, match=r"expected a whole number.*lists of scenes take several seeds, as in 'ho"):
-            find_scene(scene_ids([wrong])[0])
+            load_scene(scene_ids([wrong])[0])
 
 
 def test_a_folder_stands_for_its_prepared_scenes(tmp_path):
@@ -71,21 +71,21 @@ def test_a_folder_stands_for_its_prepared_scenes(tmp_path):
 
 def test_depth_alone_makes_no_surface_and_takes_one_that_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr(generated, "versioned_cache_folder", lambda *_: tmp_path)
-    bare = find_scene("hall:3", appearance=False)
+    bare = load_scene("hall:3", appearance=False)
     assert [file.name for file in tmp_path.iterdir()] == ["hall_3_bare.scene"]
-    whole = find_scene("hall:3")
+    whole = load_scene("hall:3")
     assert bare.mesh.surface is None and whole.mesh.surface is not None
     assert np.array_equal(bare.bvh.triangles, whole.bvh.triangles)
     (tmp_path / "hall_3_bare.scene").unlink()
     monkeypatch.setitem(FAMILIES, "hall", FAMILIES["hall"]._replace(make=None))
-    assert find_scene("hall:3", appearance=False).mesh.surface is None
-    assert find_scene("hall:3").mesh.surface is not None
+    assert load_scene("hall:3", appearance=False).mesh.surface is None
+    assert load_scene("hall:3").mesh.surface is not None
     (tmp_path / "hall_3.scene").write_bytes(b"damaged")
     monkeypatch.undo()
     monkeypatch.setattr(generated, "versioned_cache_folder", lambda *_: tmp_path)
-    assert find_scene("hall:3", appearance=False).mesh.surface is None
+    assert load_scene("hall:3", appearance=False).mesh.surface is None
     assert [file.name for file in tmp_path.iterdir()] == ["hall_3_bare.scene"]
-    assert find_scene("hall:3").mesh.surface is not None
+    assert load_scene("hall:3").mesh.surface is not None
 
 
 def test_no_more_are_made_where_one_cannot_be_read(monkeypatch):
@@ -100,10 +100,10 @@ def test_no_more_are_made_where_one_cannot_be_read(monkeypatch):
     def fail(name, **_):
         raise MeshError(name)
 
-    monkeypatch.setattr(scenes, "in_parallel", making)
-    monkeypatch.setattr(scenes, "find_scene", fail)
+    monkeypatch.setattr(load, "in_parallel", making)
+    monkeypatch.setattr(load, "_load", fail)
     with pytest.raises(MeshError, match="hall:901") as caught:
-        find_scenes(["hall:901", "hall:902"])
+        load_all(["hall:901", "hall:902"])
     assert closed and caught  # whose traceback holds the frame
 
 
@@ -117,31 +117,31 @@ def stage(tmp_path):
 def test_scenes_that_a_data_set_does_not_list_are_loaded_by_their_path(stage, caplog):
     """As Habitat does: a scene id that names a file is loaded, whether the config is absent or lists other scenes."""
     write_json(stage / "mp3d" / "mp3d.scene_dataset_config.json", {"stages": {"paths": {".glb": ["nothing/*"]}}})
-    expected = find_scene("mp3d/17DRP/17DRP.glb", stage)
+    expected = load_scene("mp3d/17DRP/17DRP.glb", scenes_dir=stage)
     for config in ("mp3d/mp3d.scene_dataset_config.json", "absent/x.scene_dataset_config.json"):
         for name in ("mp3d/17DRP/17DRP.glb", r"mp3d\17DRP\17DRP.glb", "data/scene_datasets/mp3d/17DRP/17DRP.glb"):
             caplog.clear()
-            found = find_scene(f"{config}:{name}", stage)
+            found = load_scene(f"{config}:{name}", scenes_dir=stage)
             assert found.name == f"{config}:{name}" and (found.mesh.vertices == expected.mesh.vertices).all()
             assert "17DRP.glb: loaded by its path, since the dataset's config" in caplog.text
     with pytest.raises(
         MeshError, match=r"found no file absent/x\S+, and no file of this name here or in.*--scenes-dir"
     ):
-        find_scene("absent/x.scene_dataset_config.json:mp3d/nothing.glb", stage)
+        load_scene("absent/x.scene_dataset_config.json:mp3d/nothing.glb", scenes_dir=stage)
     with pytest.raises(MeshError, match=r"found no scene 'nothing' in \S+/mp3d/mp3d\S+, and no file of this name here"):
-        find_scene("mp3d/mp3d.scene_dataset_config.json:nothing", stage)
+        load_scene("mp3d/mp3d.scene_dataset_config.json:nothing", scenes_dir=stage)
 
 
 def test_scene_ids_with_backslashes(stage, tmp_path):
-    expected = find_scene("mp3d/17DRP/17DRP.glb", stage)
-    found = find_scene(r"mp3d\17DRP\17DRP.glb", stage)
+    expected = load_scene("mp3d/17DRP/17DRP.glb", scenes_dir=stage)
+    found = load_scene(r"mp3d\17DRP\17DRP.glb", scenes_dir=stage)
     assert (found.mesh.vertices == expected.mesh.vertices).all() and found.name == r"mp3d\17DRP\17DRP.glb"
-    save_episodes(episodes_on(r"data\scene_datasets\mp3d\17DRP\17DRP.glb"), tmp_path / "e.json.gz")
+    EpisodeDataset(episodes_on(r"data\scene_datasets\mp3d\17DRP\17DRP.glb")).save(tmp_path / "e.json.gz")
     episodes = load_episodes(tmp_path / "e.json.gz")
-    (scene,) = find_played(episodes, stage)
+    (scene,) = load_played_scenes(episodes, stage)
     assert scene_name(episodes[0].scene_id) == "17DRP" and len(check_episodes(episodes, {scene.name: scene})) == 3
     write_floor(tmp_path / r"a\b.ply")  # a file of this very name comes first
-    assert find_scene(str(tmp_path / r"a\b.ply"), stage).mesh.vertices.shape == (8, 3)
+    assert load_scene(str(tmp_path / r"a\b.ply"), scenes_dir=stage).mesh.vertices.shape == (8, 3)
 
 
 def test_scenes_beside_the_episode_file(tmp_path, monkeypatch):
@@ -150,15 +150,15 @@ def test_scenes_beside_the_episode_file(tmp_path, monkeypatch):
     write_floor(home / "scans" / "a.ply")
     away.mkdir()
     monkeypatch.chdir(home)
-    save_episodes(episodes_on("scans/a.ply"), home / "e.json.gz")
+    EpisodeDataset(episodes_on("scans/a.ply")).save(home / "e.json.gz")
     monkeypatch.chdir(away)
     episodes = load_episodes(home / "e.json.gz")
-    (scene,) = find_played(episodes)
+    (scene,) = load_played_scenes(episodes)
     assert scene.name == "scans/a.ply" and len(check_episodes(episodes, {scene.name: scene})) == 3
     assert not [finding for finding in validate(home / "e.json.gz") if finding.level == "error"]
-    assert load_episodes(home / "e.json.gz") == episodes_on("scans/a.ply")
+    assert list(load_episodes(home / "e.json.gz")) == episodes_on("scans/a.ply")
     write_box(away / "scans" / "a.ply", [0, 0, 0], [9, 1, 9])  # the current folder comes first
-    assert find_played(episodes)[0].mesh.vertices.max() == 9
+    assert load_played_scenes(episodes)[0].mesh.vertices.max() == 9
 
 
 def test_data_sets_beside_the_episode_file(tmp_path, monkeypatch):
@@ -167,22 +167,22 @@ def test_data_sets_beside_the_episode_file(tmp_path, monkeypatch):
     (tmp_path / "away").mkdir()
     monkeypatch.chdir(tmp_path / "away")
     config = "own.scene_dataset_config.json"
-    save_episodes(episodes_on("floor", scene_dataset_config=config), tmp_path / "set" / "e.json.gz")
-    assert find_played(load_episodes(tmp_path / "set" / "e.json.gz"))[0].name == "floor"
+    EpisodeDataset(episodes_on("floor", scene_dataset_config=config)).save(tmp_path / "set" / "e.json.gz")
+    assert load_played_scenes(load_episodes(tmp_path / "set" / "e.json.gz"))[0].name == "floor"
 
 
 def test_options_of_mesh_files_are_those_of_one_scene(tmp_path):
-    """Upside down and in centimetres: `load_scenes` and `find_scenes` take the options of `load_scene`."""
+    """Upside down and in centimetres: `load_scenes` and `load_all` take the options of `load_scene`."""
     how = {"up": "-y", "scale": 0.01, "flip": True, "two_sided": True, "islands": "largest"}
     paths = [str(write_box(tmp_path / f"{name}.ply", [0, 0, 0], [600, 20, 800])) for name in "ab"]
     expected = load_scene(paths[0], **how)
-    for found in (load_scenes(paths, **how), find_scenes(paths, **how), [find_scene(paths[0], **how)]):
+    for found in (load_scenes(paths, **how), load_all(paths, **how), [load_scene(paths[0], **how)]):
         assert (found[0].mesh.vertices == expected.mesh.vertices).all() and abs(found[0].mesh.vertices).max() == 8
         assert (found[0].mesh.faces == expected.mesh.faces).all()
         assert found[0].navmesh.area == expected.navmesh.area
     with pytest.raises(ArgumentError, match="up, scale, flip, two_sided: found one of them for 'house:3'"):
         load_scenes(["house:3"], scale=0.5)
-    whole, largest = find_scene("house:3"), load_scenes(["house:3"], islands="largest")[0]
+    whole, largest = load_scene("house:3"), load_scenes(["house:3"], islands="largest")[0]
     assert largest.navmesh.num_islands == 1 <= whole.navmesh.num_islands
 
 
@@ -192,12 +192,12 @@ def test_a_missing_scene_of_a_dataset_is_named_whole(tmp_path, monkeypatch):
     with pytest.raises(
         MeshError, match=rf"scene '{name}': found no such file here or in data.* --scenes-dir$"
     ) as caught:
-        find_scene(name)
+        load_scene(name)
     assert "house:SEED" not in str(caught.value)
     with pytest.raises(MeshError, match=rf"scene '{name}': found no file a/x\S+, and no file of this name"):
-        find_scene(f"a/x.scene_dataset_config.json:{name}")
+        load_scene(f"a/x.scene_dataset_config.json:{name}")
     with pytest.raises(MeshError, match=r"scene 'housee:0': found no such file here .*'house:SEED'"):
-        find_scene("housee:0")
+        load_scene("housee:0")
     with pytest.raises(MeshError) as caught:
-        find_scene(9999 * "a/" + "b.glb")
+        load_scene(9999 * "a/" + "b.glb")
     assert len(str(caught.value)) < 500

@@ -4,15 +4,15 @@ import torch
 from geometry import AXES, DEPTH, HEIGHT, WIDTH, hall, shell, slab, turned, write
 
 from batchnav.cli import data as cli
-from batchnav.data.episodes.episode import Episode, Goal, rotation_of
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.episodes.playing import check_episodes
-from batchnav.data.habitat.datasets import load_dataset
-from batchnav.data.prepared.scene_file import load_prepared, save_prepared
-from batchnav.data.scenes import load_scene
-from batchnav.data.sources.islands import ceiling_above
-from batchnav.data.sources.rays import first_hits
+from batchnav.data.episodes import Episode, Goal, rotation_of
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.goals.point import generate_episodes
+from batchnav.data.play import check_episodes
+from batchnav.data.scenes.checks import first_hits
+from batchnav.data.scenes.datasets import load_dataset
+from batchnav.data.scenes.islands import ceiling_above
+from batchnav.data.scenes.load import load_scene
+from batchnav.data.scenes.prepared import load_prepared, save_prepared
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, MeshError, NavMeshError
 from batchnav.navmesh.islands import list_islands, main_island
@@ -105,8 +105,8 @@ def test_georeferenced_episodes_and_navmeshes_are_shifted(tmp_path):
     (shifted,) = check_episodes([episode], {scene.name: scene})
     assert shifted.start_position[0] == pytest.approx(40001.0 - scene.origin[0])
     assert check_episodes([shifted], {scene.name: scene}) == [shifted]
-    save_episodes(
-        [Episode("0", str(path), episode.start_position, episode.start_rotation, (goal,))], tmp_path / "e.json.gz"
+    EpisodeDataset([Episode("0", str(path), episode.start_position, episode.start_rotation, (goal,))]).save(
+        tmp_path / "e.json.gz"
     )
     assert not texts(tmp_path / "e.json.gz", "error")
 
@@ -119,7 +119,7 @@ def test_a_data_set_shifts_its_georeferenced_episodes(tmp_path):
     folder.mkdir(parents=True)
     write(z_up, folder / "room.glb")
     episode = Episode("0", "own/room.glb", (40001.0, 0.05, 2.0), rotation_of(0.0), (Goal((40005.0, 0.05, 2.0)),))
-    save_episodes([episode], tmp_path / "datasets" / "pointnav" / "own" / "v1" / "val" / "val.json.gz")
+    EpisodeDataset([episode]).save(tmp_path / "datasets" / "pointnav" / "own" / "v1" / "val" / "val.json.gz")
     data = load_dataset(folder, "val")
     table, (scene,) = data.episode_table(), data.load_scenes(islands="indoor")
     assert table.start[0].tolist() == pytest.approx([40001.0 - scene.origin[0], 0.05, 2.0], abs=1e-3)

@@ -7,10 +7,10 @@ import json
 import pytest
 from worlds import episodes_on, write_box, write_floor, write_json
 
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
-from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
+from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.procthor.houses import make_procthor_house
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
+from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
 from batchnav.errors import BatchnavError
 
 
@@ -35,9 +35,9 @@ def test_names_that_are_no_names(name, tmp_path, monkeypatch):
     tmp_path = tmp_path / "a" / "b" / "c"  # the folders above are empty, too
     tmp_path.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    save_episodes(episodes_on(name or "x", scene_dataset_config="default"), tmp_path / "e.json.gz")
+    EpisodeDataset(episodes_on(name or "x", scene_dataset_config="default")).save(tmp_path / "e.json.gz")
     with pytest.raises(BatchnavError):
-        find_scene(load_episodes(tmp_path / "e.json.gz")[0].scene, tmp_path / "scenes")
+        load_scene(load_episodes(tmp_path / "e.json.gz")[0].scene, scenes_dir=tmp_path / "scenes")
     path, use = a_dataset(tmp_path)
     config = json.loads(path.read_text())
     for section in ("stages", "objects", "scene_instances"):

@@ -5,9 +5,9 @@ import pytest
 from worlds import write_box, write_floor
 
 import batchnav.scene.scene as scenes
-from batchnav.data.prepared.prepare import prepare
-from batchnav.data.scenes import find_scene, find_scenes, load_scene, load_scenes
-from batchnav.data.sources.scene_source import mesh_source
+from batchnav.data.scenes.load import load_all, load_scene, load_scenes
+from batchnav.data.scenes.prepare import prepare
+from batchnav.data.scenes.source import mesh_source
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -63,8 +63,8 @@ def test_a_navmesh_is_baked_for_the_body_that_is_asked_for(tmp_path, bakes):
     room = write_floor(tmp_path / "room.glb")
     thin, wide = load_scene(room).navmesh, load_scene(room, WIDE).navmesh
     assert wide.area < thin.area - 1.0 and wide.settings == WIDE
-    assert find_scene(str(room), settings=WIDE).navmesh.area == wide.area
-    (found,) = find_scenes([str(room)], settings=WIDE)
+    assert load_scene(str(room), settings=WIDE).navmesh.area == wide.area
+    (found,) = load_all([str(room)], settings=WIDE)
     assert found.navmesh.area == wide.area and len(bakes) == 2
     check_body(found, 0.3, 1.5)
     for radius, height in ((0.1, 1.5), (0.3, 0.88)):
@@ -83,7 +83,7 @@ def test_a_navmesh_file_for_another_body_is_refused_where_a_body_is_asked_for(tm
     # Only the body counts: a file may have finer cells.
     assert load_scene(room, NavMeshSettings(agent_radius=0.3, cell_size=0.025)).navmesh.settings == WIDE
     refused = r"room\.navmesh: found .* agent_radius 0\.3 .*, expected agent_radius 0\.1 "
-    for load in (load_scene, lambda path, settings: find_scenes([str(path)], settings=settings)):
+    for load in (load_scene, lambda path, settings: load_all([str(path)], settings=settings)):
         with pytest.raises(NavMeshError, match=refused):
             load(room, NavMeshSettings())
     prepare([mesh_source(room)])

@@ -6,10 +6,10 @@ import trimesh
 from geometry import AXES, hall, shell, slab, turned, write
 
 from batchnav.cli import data as cli
-from batchnav.data.prepared.scene_file import load_prepared
-from batchnav.data.scenes import load_scene
-from batchnav.data.sources.asset import Frame, frame_of
-from batchnav.data.sources.orientation import mesh_warnings
+from batchnav.data.scenes.asset import Frame, frame_of
+from batchnav.data.scenes.load import load_scene
+from batchnav.data.scenes.orientation import mesh_warnings
+from batchnav.data.scenes.prepared import load_prepared
 from batchnav.data.validate import validate
 from batchnav.errors import NavMeshError
 from batchnav.procedural import FAMILIES

@@ -4,10 +4,10 @@ import pytest
 import trimesh
 from worlds import TOP, episodes_on, write_box, write_floor, write_json
 
-from batchnav.data.episodes.episode import Goal
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.prepared.scene_file import save_prepared
-from batchnav.data.sources.scene_source import mesh_source, stage_source
+from batchnav.data.episodes import Goal
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.scenes.prepared import save_prepared
+from batchnav.data.scenes.source import mesh_source, stage_source
 from batchnav.data.validate import check_mesh, validate
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.procedural import make_house
@@ -26,7 +26,7 @@ def floor(tmp_path):
 
 def test_nothing_is_wrong(tmp_path, floor):
     NavMesh.bake(load_mesh(floor)).save(tmp_path / "floor.navmesh")
-    save_episodes(episodes_on(str(floor)), tmp_path / "e.json.gz")
+    EpisodeDataset(episodes_on(str(floor))).save(tmp_path / "e.json.gz")
     for path in (floor, tmp_path / "floor.navmesh", tmp_path / "e.json.gz"):
         assert not findings(path)
 
@@ -79,7 +79,7 @@ def test_episodes(tmp_path, floor):
     other = dataclasses.replace(other, info={"geodesic_distance": 9.0}, episode_id=good.episode_id)
     off = dataclasses.replace(off, goals=(Goal((40.0, TOP, 0.0)),))
     absent = dataclasses.replace(good, scene_id="nowhere.glb")
-    save_episodes([good, other, off, absent], tmp_path / "e.json.gz")
+    EpisodeDataset([good, other, off, absent]).save(tmp_path / "e.json.gz")
     found = findings(tmp_path / "e.json.gz")
     assert [level for level, _ in found] == ["warning", "error", "warning", "error"]
     assert "episode ids are duplicates" in found[0][1]

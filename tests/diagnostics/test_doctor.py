@@ -9,10 +9,11 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 import batchnav
-from batchnav.data.scenes import measure_scenes
+from batchnav.data.scenes.load import map_scenes
 from batchnav.diagnostics import doctor, installation
 from batchnav.renderers.opengl import gl
 from batchnav.runtime.extras import install_command
+from batchnav.scene.resident import SceneSize
 
 
 def test_doctor_says_what_is_here_and_what_to_install(run, monkeypatch):
@@ -80,14 +81,14 @@ def test_doctor_measures_few_of_many_scenes(monkeypatch, tmp_path):
     config.write_text(
         "{scenes: {houses: 1000}, policy: {se_resnet9: {base_width: 8}}, ppo: {num_envs: 4, rollout_steps: 2}}"
     )
-    one = measure_scenes(["house:0"])[0]
+    one = map_scenes(SceneSize.of, ["house:0"])[0]
     small, large = (one._replace(bvh=one.bvh._replace(nodes=k * one.bvh.nodes)) for k in (1, 5))
 
-    def measured(names, **how):
+    def measured(function, names, *how):
         asked.extend(names)
         return [small if int(name.removeprefix("house:")) < 500 else large for name in names]
 
-    monkeypatch.setattr(doctor, "measure_scenes", measured)
+    monkeypatch.setattr(doctor, "map_scenes", measured)
     how, *parts = doctor.memory_findings(config)
     assert len(asked) == doctor.MAX_MEASURED and len(set(asked)) == len(asked)
     assert how.what == "memory: scenes measured" and how.found.startswith("64 of 1,000: the total is within ")

@@ -7,7 +7,7 @@ import torch
 from networks import policy_config
 
 from batchnav.data.config import ScenesConfig
-from batchnav.data.scenes import find_scene, measure_scenes
+from batchnav.data.scenes.load import load_scene, map_scenes
 from batchnav.diagnostics import doctor
 from batchnav.diagnostics.doctor import predict_memory
 from batchnav.envs.config import NavConfig
@@ -57,8 +57,8 @@ def learner_of(run, env):
 @pytest.mark.parametrize("task", ["flee", "explore"])
 def test_another_tasks_tensors_are_counted(task):
     run = of_env(task=TASKS[task].Config(max_steps=50))
-    found = predict_memory(run, measure_scenes(run.scenes.names), torch.device("cpu"))
-    scenes = [find_scene(name) for name in run.scenes.names]
+    found = predict_memory(run, map_scenes(SceneSize.of, run.scenes.names), torch.device("cpu"))
+    scenes = [load_scene(name) for name in run.scenes.names]
     env = NavEnv(scenes, 32, "cpu", task=task, config=run.env)
     sim, mine = env.sim, env.task
     parts = (
@@ -87,14 +87,14 @@ def test_every_tensor_that_stays_is_counted(resident, sensors, randomize):
     policy = dataclasses.replace(RUN.policy, normalized=("rgb",))
     scenes = dataclasses.replace(RUN.scenes, resident_scenes=resident, randomize_materials=randomize)
     run = dataclasses.replace(of_env(sensors=sensors), scenes=scenes, policy=policy)
-    capacities, cpu = measure_scenes(run.scenes.names), torch.device("cpu")
+    capacities, cpu = map_scenes(SceneSize.of, run.scenes.names), torch.device("cpu")
     if resident:
         room = SceneSize.largest(capacities)
-        stream = SceneStream(run.scenes.names, find_scene, room, resident)
+        stream = SceneStream(run.scenes.names, load_scene, room, resident)
         material_library = make_material_library() if randomize else None
         env = PointNavEnv(stream, 32, "cpu", config=run.env, material_library=material_library)
     else:
-        env = PointNavEnv([find_scene(name) for name in run.scenes.names], 32, "cpu", config=run.env)
+        env = PointNavEnv([load_scene(name) for name in run.scenes.names], 32, "cpu", config=run.env)
     learner, found = learner_of(run, env), predict_memory(run, capacities, cpu)
     learner.update(0.0)
     sim, bank = env.sim, env.bank
@@ -131,29 +131,29 @@ def test_what_every_camera_sees_is_counted():
     """A camera with sensors that read triangles has a triangle image; a camera without sensors has no image."""
     cameras = {"left": CameraConfig(height=16, width=24), "back": CameraConfig(height=32, width=32)}
     run = of_env(cameras=cameras, sensors=("depth", "normals", "left_depth"))
-    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.env)
+    env = PointNavEnv([load_scene("house:3")], 32, "cpu", config=run.env)
     env.reset()
     seen = sum(tensor.nbytes for tensor in env._own.values())
     drawn = sum(tensors_of(renderer)[renderer.depth.data_ptr()] for renderer in env.frame.renderers.values())
     main = env.frame.renderers[MAIN, 1]
-    found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
+    found = predict_memory(run, map_scenes(SceneSize.of, ["house:3"]), torch.device("cpu"))
     assert found["images"] == drawn + main._triangle.nbytes + seen
 
 
 def test_samples_of_a_pixel_are_counted():
     """With four samples per pixel, a separate renderer renders and holds the samples until they are averaged."""
     run = of_env(sensors=("depth", "rgb"), rgb=RGBConfig(samples=4))
-    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.env)
+    env = PointNavEnv([load_scene("house:3")], 32, "cpu", config=run.env)
     env.reset()
     seen = sum(tensor.nbytes for tensor in env._own.values())
     plain, fine = env.frame.renderers.values()
     samples = 4 * env._own["rgb"].nbytes
-    found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
+    found = predict_memory(run, map_scenes(SceneSize.of, ["house:3"]), torch.device("cpu"))
     assert found["images"] == plain.depth.nbytes + fine.depth.nbytes + fine._triangle.nbytes + samples + seen
 
 
 def test_learning_grows_with_the_frames_of_a_minibatch():
-    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    capacities, cpu = map_scenes(SceneSize.of, RUN.scenes.names[:1]), torch.device("cpu")
     one = predict_memory(RUN, capacities, cpu)["learning"]
     half = dataclasses.replace(RUN, ppo=dataclasses.replace(RUN.ppo, minibatches=4))
     assert predict_memory(half, capacities, cpu)["learning"] == pytest.approx(one / 2, rel=1e-6)
@@ -162,7 +162,7 @@ def test_learning_grows_with_the_frames_of_a_minibatch():
 def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
     """Gradients of the first block's images are the largest of a minibatch, not those of the last layer's weights."""
     run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, se_resnet9=SEResNet9.Config(base_width=32)))
-    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    capacities, cpu = map_scenes(SceneSize.of, RUN.scenes.names[:1]), torch.device("cpu")
     found = predict_memory(run, capacities, cpu)["learning"]
     monkeypatch.setattr(doctor, "LARGEST_IN_BACKWARD", 0)
     kept = predict_memory(run, capacities, cpu)["learning"]
@@ -176,9 +176,9 @@ def test_a_states_nested_tensors_are_counted():
         RUN,
         policy=dataclasses.replace(RUN.policy, memory="transformer", transformer=CausalTransformer.Config(window=24)),
     )
-    env = PointNavEnv([find_scene("house:3")], 32, "cpu", config=run.env)
+    env = PointNavEnv([load_scene("house:3")], 32, "cpu", config=run.env)
     learner = learner_of(run, env)
-    found = predict_memory(run, measure_scenes(["house:3"]), torch.device("cpu"))
+    found = predict_memory(run, map_scenes(SceneSize.of, ["house:3"]), torch.device("cpu"))
     states = [*state_tensors(learner.state), *state_tensors(learner.rollout.state0)]
     assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + sum(tensor.nbytes for tensor in states)
 
@@ -186,7 +186,7 @@ def test_a_states_nested_tensors_are_counted():
 def test_learning_with_a_transformer_counts_its_window_once_a_sequence():
     """Longer sequences share the stored keys and values; they count by sequence, not by step."""
     policy = dataclasses.replace(RUN.policy, memory="transformer", transformer=CausalTransformer.Config(window=256))
-    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    capacities, cpu = map_scenes(SceneSize.of, RUN.scenes.names[:1]), torch.device("cpu")
     short, long = (
         predict_memory(
             dataclasses.replace(RUN, policy=policy, ppo=dataclasses.replace(RUN.ppo, num_envs=n, rollout_steps=steps)),
@@ -207,7 +207,7 @@ class InParts(SimpleCNN):
 
 def test_an_encoder_that_keeps_more_tensors_of_more_frames(monkeypatch):
     monkeypatch.setitem(ENCODERS, "in_parts", InParts)
-    capacities, cpu = measure_scenes(RUN.scenes.names[:1]), torch.device("cpu")
+    capacities, cpu = map_scenes(SceneSize.of, RUN.scenes.names[:1]), torch.device("cpu")
     found = [
         predict_memory(dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, encoder=name)), capacities, cpu)
         for name in ("simple_cnn", "in_parts")
@@ -221,11 +221,11 @@ def test_an_encoder_that_keeps_more_tensors_of_more_frames(monkeypatch):
 def test_the_prediction_holds_within_fifteen_percent(graphs):
     run = TrainingConfig(scenes=ScenesConfig(houses=4), ppo=PPOConfig(num_envs=1024, minibatches=2))
     device, names = resolve_device("cuda"), run.scenes.names
-    predicted = predict_memory(run, measure_scenes(names), device)
+    predicted = predict_memory(run, map_scenes(SceneSize.of, names), device)
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    env = PointNavEnv([find_scene(name) for name in names], 1024, device, config=run.env)
+    env = PointNavEnv([load_scene(name) for name in names], 1024, device, config=run.env)
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     learner = PPO(policy, env, run.ppo, graphs=graphs)
     for _ in range(4):

@@ -10,10 +10,10 @@ import pytest
 import torch
 from labelled import labelled_scene
 
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
-from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.episodes.playing import episode_table
-from batchnav.data.scenes import find_scene
+from batchnav.data.episodes import episode_table
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.goals.point import generate_episodes
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
 from batchnav.scene.bank import SceneBank
@@ -27,7 +27,7 @@ N = 3
 
 @pytest.fixture(scope="module")
 def bank():
-    return SceneBank.pack([find_scene("house:3"), find_scene("house:4")], "cpu")
+    return SceneBank.pack([load_scene("house:3"), load_scene("house:4")], "cpu")
 
 
 def make(bank, **options):
@@ -58,7 +58,7 @@ def test_arguments_of_the_wrong_kind_are_named(bank, name, value):
 
 def test_loaded_episodes_are_played_in_turn(bank, tmp_path):
     scene = bank.scenes[0]
-    save_episodes(generate_episodes(scene, 4, seed=2), tmp_path / "few.json.gz")
+    EpisodeDataset(generate_episodes(scene, 4, seed=2)).save(tmp_path / "few.json.gz")
     episodes = load_episodes(tmp_path / "few.json.gz")
     table = episode_table(episodes, bank.names, "cpu")
     seen, expected = (
@@ -82,7 +82,7 @@ def test_observations_of_the_task_are_no_sensors(bank, task, name):
 
 
 def test_goals_that_are_objects_need_their_ids(caplog):
-    bare = find_scene("house:3", appearance=False)
+    bare = load_scene("house:3", appearance=False)
     bare = bare._replace(mesh=bare.mesh._replace(surface=None))
     for task in ("objectnav", "instance_imagenav"):
         with pytest.raises(ArgumentError, match=f"'house:3' without object ids, .* appearance=True, .* {task} are obj"):
@@ -146,7 +146,7 @@ def test_a_simulator_checks_its_numbers_itself(bank, changed):
 @pytest.mark.parametrize("number", [0, -3, True, "2"])
 def test_a_number_of_episodes_is_checked(number):
     with pytest.raises(ArgumentError, match="number: found"):
-        generate_episodes(find_scene("house:3"), number)
+        generate_episodes(load_scene("house:3"), number)
 
 
 def test_a_step_before_the_first_reset_is_refused(bank):
@@ -239,7 +239,7 @@ def test_every_state_of_a_run_can_be_loaded(bank):
     ],
 )
 def test_observation_tensors_are_checked(change, found):
-    bank = SceneBank.pack([find_scene("house:3", appearance=True)], "cpu", appearance=True)
+    bank = SceneBank.pack([load_scene("house:3", appearance=True)], "cpu", appearance=True)
     env = make(bank, sensors=("depth", "rgb", "gps"))
     env.reset()
     good = {name: value.clone() for name, value in env.last_observation.items()}

@@ -7,10 +7,9 @@ import pytest
 from labelled import labelled_scene
 
 import batchnav
-from batchnav.data.objectnav.fixed import without_view_points
-from batchnav.data.objectnav.generate import generate_objectnav
-from batchnav.data.objectnav.image_goals import with_image_goals
-from batchnav.data.objectnav.instance_file import generate_instances
+from batchnav.data.goals import GOALS
+from batchnav.data.goals.category import generate_objectnav
+from batchnav.data.goals.instance import generate_instances, with_image_goals
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.scene.bank import SceneBank
 
@@ -31,7 +30,7 @@ def file(room, tmp_path):
         key: [dataclasses.replace(g, points=g.points[:1], rotations=g.rotations[:1], iou=g.iou[:1]) for g in some]
         for key, some in full.goals.items()
     }
-    batchnav.save_objectnav(dataclasses.replace(full, goals=goals), tmp_path / "val.json.gz")
+    dataclasses.replace(full, goals=goals).save(tmp_path / "val.json.gz")
     return tmp_path / "val.json.gz"
 
 
@@ -45,12 +44,12 @@ def values(goals):
 
 
 def test_episodes_and_goals_are_those_of_the_file(room, file):
-    data = batchnav.load_objectnav(file)
+    data = batchnav.load_episodes(file)
     env = make([room], data)
     env.reset()
     starts = np.array([episode.start_position for episode in data.episodes], np.float32)
     np.testing.assert_allclose(env.sim.bodies.position.numpy(), starts, atol=1e-3)
-    assert values(env.bank.scenes[0].goals) == values(data.scene_goals("room"))
+    assert values(env.bank.scenes[0].goals) == values(GOALS[data.kind].scene_goals(data, "room"))
     assert [len(goal.view_points) for goal in env.bank.scenes[0].goals.objects] == [1, 1]
     made = make([room], data.episodes)  # without the goals of the file, the environment makes its own
     assert min(len(goal.view_points) for goal in made.bank.scenes[0].goals.objects) > 1
@@ -58,7 +57,7 @@ def test_episodes_and_goals_are_those_of_the_file(room, file):
 
 
 def test_goals_of_child_categories_count(room, file):
-    data = batchnav.load_objectnav(file)
+    data = batchnav.load_episodes(file)
     episodes = [
         dataclasses.replace(e, children_object_categories=("bed",)) if e.object_category == "chair" else e
         for e in data.episodes
@@ -69,10 +68,10 @@ def test_goals_of_child_categories_count(room, file):
 
 def test_view_points_that_a_file_lacks_are_made_from_object_ids(room):
     full = generate_objectnav(batchnav.with_goals([room], device="cpu"), 4)
-    few = without_view_points(full, "hm3d_v2", "hm3d")
+    few = GOALS["category"].without_view_points(full, "hm3d_v2", "hm3d")
     found = make([room], few).bank.scenes[0].goals.objects
     assert [len(goal.view_points) for goal in found] == [
-        len(goal.view_points) for goal in full.scene_goals("room").objects
+        len(goal.view_points) for goal in GOALS["category"].scene_goals(full, "room").objects
     ]
     bare = room._replace(mesh=room.mesh._replace(surface=None))
     with pytest.raises(ArgumentError, match=r"scenes: found 'room' without object ids, .* appearance=True, since view"):
@@ -81,24 +80,24 @@ def test_view_points_that_a_file_lacks_are_made_from_object_ids(room):
 
 def test_images_of_instances_are_those_of_the_file(room, tmp_path):
     (scene,) = with_image_goals([room], device="cpu")
-    batchnav.save_instance_imagenav(generate_instances([scene], 3), tmp_path / "val.json.gz")
-    data = batchnav.load_instance_imagenav(tmp_path / "val.json.gz")
+    generate_instances([scene], 3).save(tmp_path / "val.json.gz")
+    data = batchnav.load_episodes(tmp_path / "val.json.gz")
     env = make(room, data, "instance_imagenav", goal_height=8, goal_width=8)
     observation, _ = env.reset()
     assert observation["imagegoal"].shape == (4, 3, 8, 8)
-    assert values(env.bank.scenes[0].goals) == values(data.scene_goals("room"))
+    assert values(env.bank.scenes[0].goals) == values(GOALS[data.kind].scene_goals(data, "room"))
 
 
 def test_what_does_not_fit_is_named(room, file):
-    data = batchnav.load_objectnav(file)
-    for task, expected in (
-        ("pointnav", "batchnav.load_episodes"),
-        ("instance_imagenav", "batchnav.load_episodes or load_instance_imagenav"),
-    ):
-        with pytest.raises(ArgumentError, match=f"episodes: found ObjectNavDataset.*, expected .* {expected}$"):
+    data = batchnav.load_episodes(file)
+    for task, expected in (("pointnav", "PointNav or ImageNav"), ("instance_imagenav", "Instance ImageNav")):
+        message = (
+            rf"{file}: found episodes of ObjectNav, expected those of {expected}, .*; task for this file: objectnav$"
+        )
+        with pytest.raises(EpisodeError, match=message):
             make([room], data, task)
     for other in str(file), dataclasses.replace(data, episodes=[]):
-        with pytest.raises(ArgumentError, match=r"expected an EpisodeTable or the result of .* or load_objectnav$"):
+        with pytest.raises(ArgumentError, match=r"expected an EpisodeTable or the result of batchnav.load_episodes$"):
             make([room], other)
     bank = SceneBank.pack(batchnav.with_goals([room], device="cpu"), goal_categories=("chair", "bed"))
     with pytest.raises(ArgumentError, match="scenes: found a SceneBank with the goals of a file, expected Scenes"):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.episodes.playing import episode_table
-from batchnav.data.scenes import find_scene, load_scene
+from batchnav.data.episodes import episode_table
+from batchnav.data.formats import load_episodes
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import PointNavEnv
 
 DISTANCE, SHARE = 1e-4, 1e-4
@@ -24,7 +24,7 @@ def runs(request, oracle):
         rows = [
             row for row in json.loads(oracle("habitat_houses.json").read_text()) if row["episode"]["scene_id"] == name
         ]
-        return find_scene(name), [row["episode"] for row in rows], [row["habitat"] for row in rows]
+        return load_scene(name), [row["episode"] for row in rows], [row["habitat"] for row in rows]
     episodes = json.loads(gzip.decompress(oracle("habitat_runs/aws_small_house.episodes.json.gz").read_bytes()))
     found = json.loads(oracle("habitat_runs/aws_small_house_100.json").read_text())["per_episode"]["habitat"]
     return load_scene(oracle("aws_small_house.glb")), episodes["episodes"], [recorded(row) for row in found]
@@ -87,7 +87,7 @@ def test_the_records_of_the_bundled_policy(shared, tmp_path, record, same):
     file = "houses" if data["scene"].startswith("house:") else data["scene"]
     rows = json.loads(gzip.decompress((folder / f"{file}.episodes.json.gz").read_bytes()))["episodes"]
     rows = [row for row in rows if row["scene_id"] == data["scene"]][: len(ours)]
-    scene = find_scene(data["scene"]) if file == "houses" else load_scene(shared / "oracle" / f"{file}.glb")
+    scene = load_scene(data["scene"]) if file == "houses" else load_scene(shared / "oracle" / f"{file}.glb")
     found = play(scene, loaded(rows, tmp_path), [row["actions"] for row in ours])
     for name in ("steps", "collisions", "success"):
         np.testing.assert_array_equal(found[name], [row[name] for row in ours], err_msg=name)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import trimesh
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.stream import SceneStream
@@ -47,7 +47,7 @@ def floor(name, size):
 
 @pytest.fixture(scope="module")
 def bank():
-    return SceneBank.pack([find_scene("house:3"), find_scene("house:4")], "cpu", appearance=True)
+    return SceneBank.pack([load_scene("house:3"), load_scene("house:4")], "cpu", appearance=True)
 
 
 def step_of(env, actions):
@@ -205,7 +205,7 @@ def test_environments_keep_their_device():
     noise = {"depth_noise": 1.0, "rgb_noise": "gaussian"}
     seen = []
     for there, here in ((0, 0), (0, 1), (1, 0)):
-        bank = SceneBank.pack([find_scene("house:3"), find_scene("house:4")], f"cuda:{there}", appearance=True)
+        bank = SceneBank.pack([load_scene("house:3"), load_scene("house:4")], f"cuda:{there}", appearance=True)
         torch.cuda.set_device(here)
         env = NavEnv(bank, N, seed=2, sensors=sensors, height=64, width=64, **noise)
         torch.cuda.set_device(here)

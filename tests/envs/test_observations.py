@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from batchnav.config import bounded, from_dict, to_dict
-from batchnav.data.scenes import load_scenes
+from batchnav.data.scenes.load import load_scenes
 from batchnav.envs import observations
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv

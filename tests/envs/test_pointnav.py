@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import PointNavEnv
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, EpisodeError
 from batchnav.scene.bank import SceneBank
@@ -22,7 +22,7 @@ ROUNDING = 1e-4
 
 @pytest.fixture(scope="module")
 def bank():
-    return SceneBank.pack([find_scene("house:3"), find_scene("house:4")], "cpu")
+    return SceneBank.pack([load_scene("house:3"), load_scene("house:4")], "cpu")
 
 
 def make(bank, seed=0, **options):

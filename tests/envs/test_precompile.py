@@ -10,8 +10,8 @@ from worlds import write_floor
 
 from batchnav import load_scene
 from batchnav.cli import main, measure
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.episodes.generate import generate_episodes
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.goals.point import generate_episodes
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels import precompile as process
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS, precompile
@@ -87,7 +87,7 @@ def test_baking_and_shortest_paths_are_precompiled_on_request(monkeypatch, tmp_p
     scene.bake(load_mesh(write_floor(tmp_path / "floor.obj")), "floor", NavMeshSettings())
     assert asked == [SCENE_KERNELS]
     few = tmp_path / "few.json.gz"
-    save_episodes(generate_episodes(load_scene("house:0"), 2), few)
+    EpisodeDataset(generate_episodes(load_scene("house:0"), 2)).save(few)
     for agent, expected in (("forward", []), ("shortest_path", [SHORTEST_PATH_KERNELS])):
         asked.clear()
         main(["evaluate", agent, "--episodes", str(few), "--device", "cpu", "--out", str(tmp_path)])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS, nav_config
 from batchnav.envs.nav import NavEnv
 from batchnav.runtime.kernels.graphs import Graphs
@@ -41,7 +41,7 @@ SMALL = {"height": 36, "width": 64, "agent_radius": 0.1, "agent_height": 1.5}
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("name", HARD)
 def test_presets_run_with_noise(name, device):
-    bank = SceneBank.pack([find_scene("house:3")], device, appearance=True)
+    bank = SceneBank.pack([load_scene("house:3")], device, appearance=True)
     runs = []
     for _ in range(2):
         env = NavEnv(bank, 2, config=name, seed=4, **SMALL)
@@ -59,7 +59,7 @@ def test_presets_run_with_noise(name, device):
 
 @pytest.mark.cuda
 def test_replayed_graphs_sample_new_noise():
-    bank = SceneBank.pack([find_scene("house:3")], "cuda", appearance=True)
+    bank = SceneBank.pack([load_scene("house:3")], "cuda", appearance=True)
     sensors = ("rgb", "depth", "gps", "compass", "heading")
     envs = [NavEnv(bank, 8, config="challenge_2020", sensors=sensors, seed=4, **SMALL) for _ in range(2)]
     turn = torch.full((8,), 2, device="cuda")

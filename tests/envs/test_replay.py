@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs import replay
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.replay import has_only_own_code
@@ -53,7 +53,7 @@ class OwnEnv(PointNavEnv):
 
 @pytest.fixture(scope="module")
 def scenes():
-    return [find_scene(name, appearance=True) for name in SCENES]
+    return [load_scene(name, appearance=True) for name in SCENES]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_replayed_steps_are_the_plain_ones(bank, options):
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(map(str, options.values())) or "default")
 def test_a_step_keeps_no_state_on_the_host(options):
     """A replay leaves out the work of the host, so this work must be the same in every step."""
-    env = NavEnv([find_scene(name, appearance=True) for name in SCENES], N, "cpu", seed=1, **SMALL, **options)
+    env = NavEnv([load_scene(name, appearance=True) for name in SCENES], N, "cpu", seed=1, **SMALL, **options)
     env.reset()
     actions = random_actions(env)
     for _ in range(RECORDED):
@@ -217,7 +217,7 @@ def test_environments_of_one_process_are_replayed_in_turn(bank):
 
 def test_streamed_scenes_reach_replayed_steps(device):
     """Scenes change under a recorded graph, and agents move to other scenes."""
-    known = {name: find_scene(name) for name in (*SCENES, "house:5", "house:6")}
+    known = {name: load_scene(name) for name in (*SCENES, "house:5", "house:6")}
     capacity = SceneSize.largest(map(SceneSize.of, known.values()))
     make = lambda: NavEnv(SceneStream(list(known), known.__getitem__, capacity, 3, 0), N, device, **SMALL)  # noqa: E731
     one, other = replayed(make()), plain(make())
@@ -326,7 +326,7 @@ def test_only_few_agents_on_a_gpu_are_replayed(bank, monkeypatch):
 
 @pytest.mark.cuda
 def test_an_opengl_renderer_takes_plain_steps(opengl):
-    env = NavEnv([find_scene("house:3")], N, "cuda", renderer="opengl", **SMALL)
+    env = NavEnv([load_scene("house:3")], N, "cuda", renderer="opengl", **SMALL)
     assert env._replay is None
     env.reset()
     for _, action in zip(range(2 * RECORDED), random_actions(env), strict=False):
@@ -335,7 +335,7 @@ def test_an_opengl_renderer_takes_plain_steps(opengl):
 
 @pytest.mark.cuda
 def test_a_replayed_step_waits_for_nothing():
-    env = NavEnv([find_scene("house:3")], N, "cuda", **SMALL)
+    env = NavEnv([load_scene("house:3")], N, "cuda", **SMALL)
     env.reset()
     actions = random_actions(env)
     ready = [next(actions) for _ in range(30)]
@@ -355,7 +355,7 @@ def test_a_replayed_step_waits_for_nothing():
 def test_a_graph_of_the_caller_holds_plain_steps(before):
     """Recorded before or after the environment has a graph of its own; both may then alternate."""
     device = torch.device("cuda")
-    one, other = (NavEnv([find_scene("house:3")], N, device, seed=1, **SMALL) for _ in range(2))
+    one, other = (NavEnv([load_scene("house:3")], N, device, seed=1, **SMALL) for _ in range(2))
     plain(other)
     for env in (one, other):
         env.reset()
@@ -376,7 +376,7 @@ def test_a_graph_of_the_caller_holds_plain_steps(before):
 @pytest.mark.cuda
 def test_streams_of_the_caller_are_kept():
     """A step on another stream is complete for work that follows on this stream."""
-    one, other = (NavEnv([find_scene("house:3")], N, "cuda", seed=1, **SMALL) for _ in range(2))
+    one, other = (NavEnv([load_scene("house:3")], N, "cuda", seed=1, **SMALL) for _ in range(2))
     plain(other)
     side = torch.cuda.Stream()
     for env in (one, other):
@@ -391,7 +391,7 @@ def test_streams_of_the_caller_are_kept():
 
 @pytest.mark.cuda
 def test_inference_mode_may_begin_and_end_at_any_step():
-    one, other = (NavEnv([find_scene("house:3")], N, "cuda", seed=1, **SMALL) for _ in range(2))
+    one, other = (NavEnv([load_scene("house:3")], N, "cuda", seed=1, **SMALL) for _ in range(2))
     plain(other)
     for env in (one, other):
         env.reset()

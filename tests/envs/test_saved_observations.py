@@ -6,7 +6,7 @@ import pytest
 import torch
 from networks import policy_config
 
-from batchnav.data.scenes import find_scenes
+from batchnav.data.scenes.load import load_all
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.envs.wrapper import Wrapper
@@ -31,7 +31,7 @@ def library():
 
 @pytest.fixture(scope="module")
 def houses():
-    return find_scenes(("house:7", "house:17"))
+    return load_all(("house:7", "house:17"))
 
 
 class Darker(Wrapper):

@@ -7,7 +7,7 @@ import torch
 from networks import policy_config
 
 from batchnav.data.config import ScenesConfig
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.wrapper import Wrapper
@@ -44,7 +44,7 @@ class RicherEnv(PointNavEnv):
 
 @pytest.fixture(scope="module")
 def bank():
-    return SceneBank.pack([find_scene("house:3")], "cpu")
+    return SceneBank.pack([load_scene("house:3")], "cpu")
 
 
 def make(bank, kind=PointNavEnv, **options):

@@ -8,8 +8,8 @@ from gymnasium import spaces
 from networks import policy_config
 
 from batchnav.config import to_dict
-from batchnav.data.episodes.episode import Episode, Goal, rotation_of
-from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.episodes import Episode, Goal, rotation_of
+from batchnav.data.formats import EpisodeDataset
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.weights import save_policy
@@ -26,7 +26,7 @@ def rooms(tmp_path_factory):
             goal = (0.0, 0.2, 2.0 - (1.0 + 0.5 * k))
             scene_id = str(folder / f"{name}.ply")
             episodes.append(Episode(str(k), scene_id, (0.0, 0.2, 2.0), rotation_of(0.0), (Goal(goal, 0.2),)))
-    save_episodes(episodes, folder / "mine.json.gz")
+    EpisodeDataset(episodes).save(folder / "mine.json.gz")
     return folder
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.errors import ArgumentError
 from batchnav.runtime.bundled import find_policy
 from eval.studies import failures
@@ -32,7 +32,7 @@ def test_thirds_are_in_order():
 
 
 def test_rooms_on_the_way():
-    navmesh = find_scene("house:3").navmesh
+    navmesh = load_scene("house:3").navmesh
     points = navmesh.sample(40, seed=0)
     paths = [navmesh.shortest_path(points[0], goal) for goal in points[1:]]
     crossed = [failures.rooms_crossed("house:3", path) for path in paths if len(path)]

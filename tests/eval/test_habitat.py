@@ -8,8 +8,8 @@ import pytest
 import torch
 import trimesh
 
-from batchnav.data.episodes.episode import Episode, Goal, rotation_of
-from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.episodes import Episode, Goal, rotation_of
+from batchnav.data.formats import EpisodeDataset
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.habitat import HabitatAgent
 from batchnav.policy.weights import load_policy, save_policy
@@ -79,7 +79,7 @@ def test_habitats_own_stages(checkpoint, tmp_path, stand_in):
     (tmp_path / "scenes" / "gibson").mkdir(parents=True)
     floor.export(tmp_path / "scenes" / "gibson" / "Adrian.glb")
     episode = Episode("0", "gibson/Adrian.glb", (0.0, 0.1, 3.0), rotation_of(0.3), (Goal((1.0, 0.1, -1.0)),))
-    save_episodes([episode], tmp_path / "e.json.gz")
+    EpisodeDataset([episode]).save(tmp_path / "e.json.gz")
     found = play(checkpoint, tmp_path / "e.json.gz", tmp_path, scenes_dir=tmp_path / "scenes")
     assert found["same_actions"] == 1 and found["per_episode"][0]["first"] == {}
 

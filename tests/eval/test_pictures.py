@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.sensors.scene_images import render
 from docs.figures import pictures
 
@@ -12,7 +12,7 @@ LOSSES = 6  # of 255: WebP's compression error is 2.6, and pictures with other m
 
 
 def test_cameras_see_many_categories_and_are_apart():
-    scene = find_scene("house:3")
+    scene = load_scene("house:3")
     eyes, headings = pictures.best_views(scene, 2, 40)
     assert eyes.shape == (2, 3) and np.linalg.norm(eyes[0] - eyes[1]) > pictures.APART
     most, all_of_them = (

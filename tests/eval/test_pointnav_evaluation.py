@@ -14,8 +14,8 @@ from batchnav.agents.simple import GreedyAgent
 from batchnav.cli import evaluate as program
 from batchnav.cli import measure
 from batchnav.cli.measure import default_folder
-from batchnav.data.episodes.episode import Episode, Goal, rotation_of
-from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.episodes import Episode, Goal, rotation_of
+from batchnav.data.formats import EpisodeDataset
 from batchnav.errors import ArgumentError, BatchnavError, CheckpointError, ConfigError, EpisodeError
 from batchnav.evaluation.intervals import summarise
 from batchnav.report.results import print_agents, print_scenes
@@ -109,7 +109,7 @@ def test_habitats_episodes_in_habitats_folders(tmp_path, capsys):
         )
         for k in range(2)
     ]  # fmt: skip
-    save_episodes(episodes, tmp_path / "val" / "val.json.gz", content=True)
+    EpisodeDataset(episodes).save(tmp_path / "val" / "val.json.gz", content=True)
     program.main(program.Options(
         agents=("shortest_path",), episodes=tmp_path / "val" / "val.json.gz", scenes_dir=tmp_path / "scenes",
         out=tmp_path / "out", device="cpu",
@@ -268,6 +268,6 @@ def test_bad_commands(rooms, tmp_path):
     with pytest.raises(EpisodeError, match="absent"):
         program.main(program.Options(agents=("greedy",), episodes=tmp_path / "absent.json.gz", out=tmp_path))
     off = Episode("9", str(rooms / "a.ply"), (0.0, 0.2, 2.0), rotation_of(math.pi), (Goal((40.0, 0.2, 0.0)),))
-    save_episodes([off], tmp_path / "off.json.gz")
+    EpisodeDataset([off]).save(tmp_path / "off.json.gz")
     with pytest.raises(EpisodeError, match=r"off\.json\.gz: episode '9'.*goals\[0\].*has none near"):
         program.main(program.Options(agents=("greedy",), episodes=tmp_path / "off.json.gz", out=tmp_path))

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from batchnav.agents.shortest_path import ShortestPathAgent
-from batchnav.data.episodes.episode import Episode, Goal
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.episodes.generate import generate_imagenav
-from batchnav.data.scenes import load_scenes
+from batchnav.data.episodes import Episode, Goal
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.goals.pose import generate_imagenav
+from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, EpisodeError
@@ -50,13 +50,13 @@ class Trusting:
 def path(tmp_path_factory):
     episodes = [e for scene in load_scenes(HOUSES, appearance=False) for e in generate_imagenav(scene, PER_HOUSE)]
     file = tmp_path_factory.mktemp("swapped") / "mine.json.gz"
-    save_episodes(episodes, file, content=False)
+    EpisodeDataset(episodes).save(file, content=False)
     return file
 
 
 @pytest.fixture(scope="module")
 def evaluation(path):
-    return Evaluation(path, torch.device("cpu"), CONFIG.body, num_envs=2, appearance=needed_appearance(CONFIG))
+    return Evaluation(path, torch.device("cpu"), CONFIG, num_envs=2, appearance=needed_appearance(CONFIG))
 
 
 @pytest.mark.parametrize("goals", ["own", "same_scene", "other_scene"])

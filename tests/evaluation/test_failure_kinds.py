@@ -10,27 +10,24 @@ import pytest
 import torch
 from labelled import labelled_scene, write_named
 
-from batchnav.data.objectnav.episode_file import save_objectnav
-from batchnav.data.objectnav.generate import generate_objectnav
-from batchnav.data.objectnav.view_points import with_goals
-from batchnav.data.scenes import find_scene
-from batchnav.envs.config import NavConfig, with_options
-from batchnav.envs.observations import needed_appearance
-from batchnav.evaluation.failure_kinds import (
+from batchnav.data.episodes import Episode, Goal, rotation_of
+from batchnav.data.formats.instance_imagenav import InstanceEpisode
+from batchnav.data.goals.category import (
     EARLY,
-    FAILURES,
-    MEANINGS,
     NEVER_SAW,
     OUT_OF_STEPS,
     PASSED,
-    PASSED_BY,
-    WRONG_HEADING,
     WRONG_OBJECT,
-    failure_kinds,
-    kinds_of,
+    CategoryGoals,
+    generate_objectnav,
 )
-from batchnav.evaluation.failures import failure_table
-from batchnav.evaluation.groups import straight_line
+from batchnav.data.goals.pose import PASSED_BY, WRONG_HEADING
+from batchnav.data.goals.view_points import with_goals
+from batchnav.data.scenes.load import load_all
+from batchnav.envs.config import NavConfig, with_options
+from batchnav.envs.observations import needed_appearance
+from batchnav.evaluation.failures import failure_kinds, meanings_of
+from batchnav.evaluation.groups import failure_table, straight_line
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.results import write_results
 from batchnav.evaluation.run import Evaluation
@@ -48,6 +45,8 @@ from batchnav.view.viewer.session import Session
 CATEGORIES = CHAIR, BED = "chair", "bed"
 NORTH, SOUTH = 0.0, math.pi
 BY_CHAIR, BY_BED, MIDDLE = (-1.75, -1.0), (1.25, -1.0), (0.0, 1.5)
+START = (0.0, 0.0, 0.0), rotation_of(0.0)
+RESULTS = {"success": np.array([0.0, 1.0]), "scene": np.zeros(2, np.int32)}
 CONFIG = with_options(NavConfig(sensors=(), task=ObjectNavConfig()), {"categories": CATEGORIES})
 
 
@@ -86,12 +85,12 @@ def trajectory(scene, poses, last_action):
 )
 def test_each_failure_has_one_kind(category, poses, last_action, kind):
     scene = furnished()
-    bank = SceneBank.pack([scene], "cpu", frozenset({"goal"}), goal_categories=CATEGORIES)
+    bank = SceneBank.pack([scene], "cpu", frozenset({"goal"}))
     walked, number = [trajectory(scene, poses, last_action)] * 2, CATEGORIES.index(category)
     episodes = {"success": np.array([0.0, 1.0]), "scene": np.zeros(2, np.int32), "category": np.full(2, number)}
     assert failure_kinds(bank, CONFIG, episodes, walked).tolist() == [kind, ""]
     assert failure_kinds(bank, NavConfig(), episodes, walked) is None
-    without = SceneBank.pack([scene], "cpu", goal_categories=CATEGORIES)
+    without = SceneBank.pack([scene], "cpu")
     assert failure_kinds(without, CONFIG, episodes, walked) is None
 
 
@@ -108,12 +107,12 @@ def test_failures_of_instance_imagenav_are_about_the_object_of_the_image(poses, 
     scene, camera = furnished(), np.array([(0.0, 1.0, 0.0, 0.0, 0.0, 1.0)], np.float32)
     goals = scene.goals._replace(objects=tuple(goal._replace(images=camera) for goal in scene.goals.objects))
     scene = scene._replace(goals=goals.instances)
-    bank = SceneBank.pack([scene], "cpu", frozenset({"goal"}), goal_categories=())
+    bank = SceneBank.pack([scene], "cpu", frozenset({"goal"}))
     walked = [trajectory(scene, poses, last_action)] * 2
-    chair = bank.goal_categories.index(str(next(g.object_id for g in scene.goals.objects if g.name.startswith(CHAIR))))
-    episodes = {"success": np.array([0.0, 1.0]), "scene": np.zeros(2, np.int32), "category": np.full(2, chair)}
+    chair = str(next(g.object_id for g in scene.goals.objects if g.name.startswith(CHAIR)))
+    episodes = [InstanceEpisode("0", scene.name, *START, goal_object_id=chair)] * 2
     config = NavConfig(sensors=("rgb",), task=InstanceImageNavConfig())
-    assert failure_kinds(bank, config, episodes, walked).tolist() == [kind, ""] and kind in kinds_of(config)
+    assert failure_kinds(bank, config, episodes, RESULTS, walked).tolist() == [kind, ""] and kind in meanings_of(config)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +128,11 @@ def test_failures_of_instance_imagenav_are_about_the_object_of_the_image(poses, 
 def test_each_failure_of_imagenav_has_one_kind(poses, last_action, kind):
     scene, (x, z) = furnished(), BY_BED
     bank, walked = SceneBank.pack([scene], "cpu"), [trajectory(scene, poses, last_action)] * 2
-    episodes = {"success": np.array([0.0, 1.0]), "scene": np.zeros(2, np.int32)}
     config = NavConfig(sensors=("rgb",), task=ImageNavConfig(success_angle_deg=25.0))
-    goals = [scene.navmesh.snap(np.array([[x - 0.7, 0.0, z]], np.float32))] * 2
-    assert failure_kinds(bank, config, episodes, walked, goals=goals).tolist() == [kind, ""]
-    assert kind in kinds_of(config) and not kinds_of(NavConfig())
+    (goal,) = scene.navmesh.snap(np.array([[x - 0.7, 0.0, z]], np.float32)).tolist()
+    episodes = [Episode("0", scene.name, *START, goals=(Goal(tuple(goal)),))] * 2
+    assert failure_kinds(bank, config, episodes, RESULTS, walked).tolist() == [kind, ""]
+    assert kind in meanings_of(config) and not meanings_of(NavConfig())
 
 
 @pytest.fixture(scope="module")
@@ -141,10 +140,10 @@ def evaluation(tmp_path_factory):
     """Eight episodes in a room with a chair and a bed."""
     folder = tmp_path_factory.mktemp("room")
     things = (CHAIR, [1.0, 0.0, 1.0], [1.5, 1.0, 1.5]), (BED, [-3.0, 0.0, -3.0], [-1.5, 0.6, -2.0])
-    room = find_scene(str(write_named(folder / "room.glb", things)))
-    save_objectnav(generate_objectnav(with_goals([room], device="cpu"), 8), folder / "val.json.gz", content=False)
+    (room,) = load_all([str(write_named(folder / "room.glb", things))])
+    generate_objectnav(with_goals([room], device="cpu"), 8).save(folder / "val.json.gz", content=False)
     fields, cpu = needed_appearance(CONFIG), torch.device("cpu")
-    return Evaluation(folder / "val.json.gz", cpu, CONFIG.body, appearance=fields, goal_categories=CATEGORIES)
+    return Evaluation(folder / "val.json.gz", cpu, CONFIG, appearance=fields)
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +168,8 @@ def test_results_and_report_have_the_table(evaluation, agents, tmp_path):
     assert [row["failures"] for row in stored["failures"]] == [row.failures for row in table]
     assert [row["failure"] or "" for row in stored["episodes"]] == random.failures.tolist()
     text = write_report(tmp_path, evaluation, agents, films=0).read_text()
-    assert "<h2>Failures</h2>" in text and all(f"<th>{kind}</th>" in text for kind in FAILURES)
-    assert all(f"{kind.capitalize()}: {meaning}." in text for kind, meaning in MEANINGS["category"].items())
+    assert "<h2>Failures</h2>" in text and all(f"<th>{kind}</th>" in text for kind in CategoryGoals.failures)
+    assert all(f"{kind.capitalize()}: {meaning}." in text for kind, meaning in CategoryGoals.failures.items())
 
 
 def test_the_report_has_goals_and_maps(evaluation, agents, tmp_path):

@@ -7,10 +7,10 @@ import pytest
 import torch
 from squares import points_on_the_main_island, square_around
 
-from batchnav.data.episodes.episode import rotation_of
-from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
-from batchnav.data.objectnav.episode_file import save_objectnav
-from batchnav.data.scenes import find_scene
+from batchnav.data.episodes import rotation_of
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.formats.objectnav import FileGoal, ObjectNavEpisode, goals_key, header_of
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import ReferencePlayer
@@ -25,7 +25,7 @@ CONFIG = with_options(NavConfig(sensors=(), task=ObjectNavConfig()), {"categorie
 @pytest.fixture(scope="module")
 def dataset():
     """Ten episodes with a chair and two beds, whose view points are squares around sampled points of a house."""
-    navmesh = find_scene(SCENE, appearance=False).navmesh
+    navmesh = load_scene(SCENE, appearance=False).navmesh
     points = points_on_the_main_island(navmesh, 200).astype(np.float64)
     places = [square_around(navmesh, point).astype(np.float64) for point in points[:3]]
     goals = {"chair": [(1, places[0])], "bed": [(2, places[1]), (3, places[2])]}
@@ -40,12 +40,14 @@ def dataset():
         ObjectNavEpisode(str(k), SCENE, tuple(points[50 + k]), rotation_of(0.3 * k), object_category=CATEGORIES[k % 2])
         for k in range(10)
     ]
-    return ObjectNavDataset(episodes, found, {"chair": 0, "bed": 1}, {"chair": 3, "bed": 11})
+    return EpisodeDataset(
+        episodes, "category", found, header_of({"chair": 0, "bed": 1}, {"chair": 3, "bed": 11}), "objectnav"
+    )
 
 
-def evaluation(dataset, path, categories=CATEGORIES):
-    save_objectnav(dataset, path, content=False)
-    return Evaluation(path, torch.device("cpu"), CONFIG.body, goal_categories=categories)
+def evaluation(dataset, path, config=CONFIG):
+    dataset.save(path, content=False)
+    return Evaluation(path, torch.device("cpu"), config)
 
 
 def test_episodes_of_a_file_are_played_with_its_goals(dataset, tmp_path):
@@ -75,6 +77,5 @@ def test_categories_that_the_task_lacks_are_refused(dataset, tmp_path):
     with pytest.raises(
         EpisodeError, match=r"val.json.gz: .*object_category.*found 'bed', expected one of the task's: chair; presets"
     ):
-        evaluation(dataset, tmp_path / "val.json.gz", ("chair",)).play(
-            ReferencePlayer("shortest_path", with_options(CONFIG, {"categories": ("chair",)}))
-        )
+        other = with_options(CONFIG, {"categories": ("chair",)})
+        evaluation(dataset, tmp_path / "val.json.gz", other).play(ReferencePlayer("shortest_path", other))

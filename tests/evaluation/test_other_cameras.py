@@ -8,7 +8,7 @@ from networks import policy_config
 from worlds import write_floor
 
 from batchnav.config import to_dict
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, config_of, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import space_of, specs_of
@@ -58,7 +58,7 @@ def test_any_camera_of_an_environment_counts_once(tmp_path, caplog):
     """Height, field of view and tilt of all cameras. An image of another size is an error."""
     save_policy(policy(MANY), tmp_path / "mine.safetensors", {"env": to_dict(MANY)})
     player = PolicyPlayer(tmp_path / "mine.safetensors", torch.device("cpu"))
-    scene = find_scene(str(write_floor(tmp_path / "floor.ply")))
+    (scene,) = load_all([str(write_floor(tmp_path / "floor.ply"))])
 
     def played(config):
         env = NavEnv([scene], 1, "cpu", config=config)

@@ -23,17 +23,19 @@ def test_more_processes_than_episodes_are_refused(tmp_path):
     """They would play some twice."""
     path = write_episodes(tmp_path / "mine.json.gz", [str(write_floor(tmp_path / "floor.ply"))])
     with pytest.raises(ArgumentError, match="found 3 episodes for 4 processes"):
-        Evaluation(path, torch.device("cpu"), BodyConfig(), ranks=SimpleNamespace(world_size=4))
+        Evaluation(path, torch.device("cpu"), NavConfig(), ranks=SimpleNamespace(world_size=4))
 
 
 def test_scenes_are_for_the_agents_body(tmp_path):
     floor, cpu = write_floor(tmp_path / "floor.ply"), torch.device("cpu")
     episodes, wide = write_episodes(tmp_path / "mine.json.gz", [str(floor)]), BodyConfig(agent_radius=0.3)
-    areas = [Evaluation(episodes, cpu, body).bank.scenes[0].navmesh.area for body in (BodyConfig(), wide)]
+    areas = [
+        Evaluation(episodes, cpu, NavConfig(body=body)).bank.scenes[0].navmesh.area for body in (BodyConfig(), wide)
+    ]
     assert areas[1] < areas[0]
     NavMesh.bake(load_mesh(floor), BodyConfig().navmesh).save(tmp_path / "floor.navmesh")
     with pytest.raises(NavMeshError, match="baked for"):
-        Evaluation(episodes, cpu, wide)
+        Evaluation(episodes, cpu, NavConfig(body=wide))
 
 
 def test_progress_names_agent_steps_and_time_left(tmp_path, monkeypatch):
@@ -42,7 +44,7 @@ def test_progress_names_agent_steps_and_time_left(tmp_path, monkeypatch):
     monkeypatch.setattr(console, "announce", lines.append)
     monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=iter(2.0 ** np.arange(1000)).__next__))
     path = write_episodes(tmp_path / "mine.json.gz", [str(write_floor(tmp_path / "floor.ply"))])
-    evaluation = Evaluation(path, torch.device("cpu"), BodyConfig())
+    evaluation = Evaluation(path, torch.device("cpu"), NavConfig())
     for name in ("random", "greedy"):
         evaluation.play(ReferencePlayer(name, NavConfig(task=PointNavConfig(max_steps=30))))
     random, greedy = ([line for line in lines if name in line] for name in ("random", "greedy"))

@@ -5,9 +5,9 @@ import pytest
 import torch
 from ranks import results_of
 
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.scenes import find_scene
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.goals.point import generate_episodes
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
@@ -15,14 +15,14 @@ from batchnav.runtime.distributed import Ranks
 
 
 def play(ranks, path):
-    evaluation = Evaluation(path, ranks.device, NavConfig().body, ranks=ranks)
+    evaluation = Evaluation(path, ranks.device, NavConfig(), ranks=ranks)
     return evaluation.play(ReferencePlayer("greedy", NavConfig())).episodes
 
 
 @pytest.fixture
 def episodes(tmp_path):
     path = tmp_path / "some.json.gz"
-    save_episodes(generate_episodes(find_scene("house:0"), 7), path)
+    EpisodeDataset(generate_episodes(load_scene("house:0"), 7)).save(path)
     return path
 
 

@@ -8,8 +8,8 @@ import torch
 from networks import policy_config
 
 from batchnav.config import to_dict
-from batchnav.data.objectnav.view_points import with_goals
-from batchnav.data.scenes import find_scene
+from batchnav.data.goals.view_points import with_goals
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import goal_categories_of, space_of, specs_of
@@ -89,7 +89,7 @@ class Beside:
 def play_beside(policy: PolicyAgent, path, steps: int = STEPS, num_envs: int = 2) -> None:
     """Play in a house; every step is compared, over ends of episodes."""
     config = NavConfig() if "env" not in policy.info else read_env(path)
-    scene = find_scene("house:3")
+    scene = load_scene("house:3")
     scenes = [scene] if goal_categories_of(config) is None else with_goals([scene])
     config = replace(config, task=short(config.task))
     env = NavEnv(scenes, num_envs, "cpu", seed=1, task=config.task_name, config=config)

@@ -13,8 +13,8 @@ import batchnav
 from batchnav.cli import main
 from batchnav.cli.evaluate import main as evaluate
 from batchnav.cli.evaluate import parse
-from batchnav.data.episodes.episode import Episode, Goal, rotation_of
-from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.episodes import Episode, Goal, rotation_of
+from batchnav.data.formats import EpisodeDataset
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import AgentMap
 from batchnav.export.ros_map import agent_map, describe, floor_map
@@ -172,7 +172,7 @@ def test_maps_of_an_evaluation(tmp_path, hall, capsys):
     trimesh.Trimesh(hall.mesh.vertices, hall.mesh.faces, process=False).export(tmp_path / "hall.ply")
     goal = (Goal((-4.0, 0.0, -7.0), 0.2),)
     episode = Episode("0", str(tmp_path / "hall.ply"), (-2.0, 0.0, -1.0), rotation_of(0.0), goal, {})
-    save_episodes([episode], tmp_path / "one.json.gz", False)
+    EpisodeDataset([episode]).save(tmp_path / "one.json.gz", False)
     words = ["--episodes", str(tmp_path / "one.json.gz"), "--device", "cpu", "--out", str(tmp_path / "out"), "--maps"]
     evaluate(parse(["map_planner", *words]))
     assert f"maps: {tmp_path / 'out' / 'maps'}" in capsys.readouterr().out.replace("\n", "")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
@@ -25,7 +25,7 @@ def ros_pose(env: NavEnv) -> tuple[float, float, float]:
 
 def test_in_the_environments_frame_maps_and_waypoints_are_equal():
     """Poses in the frame of the scene give the environment's own map, with collisions, over two episodes."""
-    env = NavEnv([find_scene("house:3")], 1, "cpu", seed=3, config=CONFIG)
+    env = NavEnv([load_scene("house:3")], 1, "cpu", seed=3, config=CONFIG)
     mapper, draw, collisions = RobotMapper(BOTH, env.config), np.random.default_rng(0), 0
     for _ in range(2):
         seen, _ = env.reset()

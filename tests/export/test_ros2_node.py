@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.export import export_policy
@@ -103,7 +103,7 @@ def test_the_node_commands_what_the_policy_does_in_the_simulator(ros, sensors, t
     agent = policy(config, replace(SMALL, encoder="simple_cnn"))
     Node.policy = tmp_path / "policy.onnx"
     export_policy(agent, Node.policy)
-    env = NavEnv([find_scene("house:3")], 1, "cpu", seed=2, config=config)
+    env = NavEnv([load_scene("house:3")], 1, "cpu", seed=2, config=config)
     node, bodies, velocity = ros.PolicyNode(), env.sim.bodies, ENV.body.velocity
     assert node.seconds == velocity.time_step
     k = [32.0, 0.0, 31.5, 0.0, 32.0, 31.5, 0.0, 0.0, 1.0]  # 90 degrees; the first pixel's centre is at 0

@@ -18,19 +18,17 @@ from gymnasium import spaces
 from PIL import Image
 
 from batchnav.config import load_config, to_dict
-from batchnav.data.episodes.episode import Episode, Goal, group_by_scene
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
-from batchnav.data.episodes.playing import episode_table, unplayable_episodes
+from batchnav.data.episodes import Episode, Goal, episode_table, group_by_scene
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.formats.objectnav import FileGoal, ObjectNavEpisode, goals_key, header_of
 from batchnav.data.gazebo.world import read_world
-from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
-from batchnav.data.habitat.urdf import read_urdf
-from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
-from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
-from batchnav.data.objectnav.instance_file import generate_instances, load_instance_imagenav, save_instance_imagenav
-from batchnav.data.objectnav.playing import unplayable_searches, unusable_goals
-from batchnav.data.prepared.scene_file import load_prepared, save_prepared
+from batchnav.data.goals import GOALS
+from batchnav.data.goals.instance import generate_instances
 from batchnav.data.procthor.houses import make_procthor_house, read_houses
-from batchnav.data.sources.scene_source import mesh_source
+from batchnav.data.scenes.prepared import load_prepared, save_prepared
+from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
+from batchnav.data.scenes.source import mesh_source
+from batchnav.data.scenes.urdf import read_urdf
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import specs_of
 from batchnav.navmesh.navmesh import NavMesh
@@ -126,7 +124,7 @@ def kinds(folder: Path) -> Iterator[Kind]:
         Episode(str(k), "floor", (0.0, 0.1, 3.0), (0.0, 0.0, 0.0, 1.0), (Goal((0.0, 0.1, 2.0 - 0.5 * k), 0.2),))
         for k in range(3)
     ]
-    save_episodes(walk, path)
+    EpisodeDataset(walk).save(path)
     yield Kind("episodes", path, lambda path=path: play(path, floor), (*blind, mutate.json_text, mutate.json_text))
     yield from _searches(folder / "searches", floor)
     yield from _dataset(folder / "dataset")
@@ -169,13 +167,15 @@ def _searches(folder: Path, floor: Scene) -> Iterator[Kind]:
     ]
     found = {goals_key("floor", "chair"): list(map(FileGoal.of, things))}
     path = folder / "objects.json.gz"
-    save_objectnav(ObjectNavDataset(walk, found, {"chair": 0}, {"chair": 7}), path, content=False)
-    use = lambda path=path: search(path, load_objectnav, save_objectnav, floor)  # noqa: E731
+    EpisodeDataset(walk, "category", found, header_of({"chair": 0}, {"chair": 7}), "objectnav").save(
+        path, content=False
+    )
+    use = lambda path=path: search(path, "category", floor)  # noqa: E731
     yield Kind("objectnav", path, use, (mutate.blindly, mutate.json_text, mutate.json_text))
     path = folder / "instances.json.gz"
     scene = floor._replace(goals=SceneGoals("test", tuple(things)).instances)
-    save_instance_imagenav(generate_instances([scene], 3), path, content=False)
-    use = lambda path=path: search(path, load_instance_imagenav, save_instance_imagenav, floor)  # noqa: E731
+    generate_instances([scene], 3).save(path, content=False)
+    use = lambda path=path: search(path, "instance", floor)  # noqa: E731
     yield Kind("instances", path, use, (mutate.blindly, mutate.json_text, mutate.json_text))
 
 
@@ -350,22 +350,27 @@ def configure(run: TrainingConfig) -> None:
         ActorCritic(space, spaces.Discrete(4), run.policy)
 
 
-def search(path: Path, load: Callable, save: Callable, scene: Scene) -> None:
+def search(path: Path, kind: str, scene: Scene) -> None:
     """Goals and episodes as environments use them; what was read is written, and read back equal."""
-    dataset = load(path)
+    dataset = load_episodes(path)
+    goals = GOALS[dataset.kind]
     for scene_id, episodes in group_by_scene(dataset.episodes).items():
-        named = scene._replace(name=scene_id, goals=dataset.scene_goals(scene_id))
-        list(unplayable_searches(episodes, named))
-        list(unusable_goals(episodes, named))
+        named = scene._replace(name=scene_id)
+        if dataset.kind == kind:
+            named = named._replace(goals=goals.scene_goals(dataset, scene_id))
+        playable = [episode for episode in episodes if dataset.kind == kind or len(episode.goals) == 1]
+        list(goals.unplayable(playable, named))
+        list(goals.findings([], playable, named))
     copy = path.parent / "copy" / path.name
-    save(dataset, copy, content=False)
-    assert load(copy) == dataset
+    dataset.save(copy, content=False)
+    assert load_episodes(copy) == dataset
 
 
 def play(path: Path, scene: Scene) -> None:
     """Episodes as a table, and whether they can be played."""
-    episodes = load_episodes(path)
-    names = sorted({episode.scene_id for episode in episodes})
-    list(unplayable_episodes(episodes, dict.fromkeys(names, scene)))
-    table = episode_table([e for e in episodes if len(e.goals) == 1] or episodes, names, "cpu")
+    dataset = load_episodes(path)
+    names = sorted({episode.scene_id for episode in dataset})
+    for mine in group_by_scene(dataset.episodes).values():
+        list(GOALS["point"].unplayable(mine, scene))
+    table = episode_table([e for e in dataset if len(e.goals) == 1] or dataset, names, "cpu")
     table.check(SceneBank.pack([scene] * len(names)))

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from networks import policy_config
 
 from batchnav.config import to_dict
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
@@ -37,7 +37,7 @@ def policy(sensors, **changes):
 @pytest.mark.parametrize("told", ["turns", "compass"])
 def test_plans_are_the_environments_but_for_the_cells(told):
     """A map that lies otherwise has other cells: nine tenths of the plans differ by less than a tenth."""
-    env = NavEnv([find_scene("house:3")], 1, "cpu", seed=3, sensors=("depth", "waypoint"))
+    env = NavEnv([load_scene("house:3")], 1, "cpu", seed=3, sensors=("depth", "waypoint"))
     generator, longer, turned, ran_into = torch.Generator().manual_seed(0), [], [], []
     for _ in range(3):
         seen, _ = env.reset()

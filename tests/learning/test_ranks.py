@@ -7,7 +7,7 @@ import torch
 from networks import policy_config
 from ranks import free_port, results_of, variables
 
-from batchnav.data.scenes import find_scenes
+from batchnav.data.scenes.load import load_all
 from batchnav.envs.nav import PointNavEnv
 from batchnav.errors import ArgumentError, ConfigError, DeviceError
 from batchnav.learning import PPO, PPOConfig
@@ -37,7 +37,7 @@ class Together(PPO):
 
 def make(ranks, kind=PPO, graphs=False, **ppo):
     n = N // ranks.world_size
-    scenes, size = find_scenes(ranks.shard(HOUSES)), {"height": 16, "width": 16}
+    scenes, size = load_all(ranks.shard(HOUSES)), {"height": 16, "width": 16}
     env = PointNavEnv(scenes, n, ranks.device, **size, max_steps=12, first_env=ranks.rank * n)
     torch.manual_seed(ranks.rank)  # rank 0's weights count
     network = ActorCritic(env.single_observation_space, env.single_action_space, POLICY)
@@ -118,7 +118,7 @@ def test_environments_play_the_same_episodes_in_one_process_and_in_two():
     whole, *halves = play(Ranks(cpu)), *(play(Fake(cpu, rank, 2)) for rank in range(2))
     assert torch.equal(whole, torch.cat(halves, dim=1))
     with pytest.raises(ArgumentError, match="first_env: found -1"):
-        PointNavEnv(find_scenes(HOUSES[:1]), 2, "cpu", first_env=-1)
+        PointNavEnv(load_all(HOUSES[:1]), 2, "cpu", first_env=-1)
 
 
 class Fake(Ranks):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from map_helpers import SENSORS, check_path_costs, follow_waypoints, map_codes, reached_by
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.mapping.state import EXPLORED, MAX_TRAVERSED, OCCUPIED, SIDE, TRAVERSED, TRAVERSED_OBSTACLE
 from batchnav.sim.bodies import FORWARD, LEFT
@@ -16,7 +16,7 @@ from batchnav.sim.bodies import FORWARD, LEFT
 
 @pytest.fixture(scope="module")
 def house():
-    return find_scene("house:3")
+    return load_scene("house:3")
 
 
 def test_collisions_are_on_the_map(house):

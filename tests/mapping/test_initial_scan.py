@@ -8,7 +8,7 @@ from map_helpers import SENSORS
 
 import batchnav
 from batchnav.agents.registry import make_reference_agent
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.mapping.state import PREDICTION_INTERVAL
@@ -22,7 +22,7 @@ SCAN_BEARING = math.pi / 2
 
 @pytest.fixture(scope="module")
 def house():
-    return find_scene("house:3")
+    return load_scene("house:3")
 
 
 def make(house, n=4, device="cpu", **settings):

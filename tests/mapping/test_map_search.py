@@ -10,7 +10,7 @@ from map_helpers import check_ptx, kernel_arguments, reference_camera, reference
 from numba import typeof
 
 from batchnav.agents.registry import agent_config, make_reference_agent
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
@@ -30,7 +30,7 @@ BORDER = 0.02
 
 @pytest.fixture(scope="module")
 def house():
-    return find_scene(HOUSE, appearance=True)
+    return load_scene(HOUSE, appearance=True)
 
 
 def searching(scene, device="cpu", n=N, **options):

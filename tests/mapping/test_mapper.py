@@ -15,7 +15,7 @@ from map_helpers import SENSORS, check_path_costs, check_ptx, follow_waypoints, 
 from numba import typeof
 
 import batchnav
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import specs_of
@@ -35,7 +35,7 @@ PIXEL = 0.25
 
 @pytest.fixture(scope="module")
 def house():
-    return find_scene("house:3")
+    return load_scene("house:3")
 
 
 def test_path_costs_equal_the_reference(house):
@@ -94,7 +94,7 @@ def test_a_kept_path_is_the_one_that_a_search_finds(house):
 
 def test_an_empty_map_has_straight_paths_and_shows_them():
     """Without obstacles the waypoint equals the goal sensor. The image shows the path and the goal."""
-    env = NavEnv([find_scene("house:3")], 8, "cpu", sensors=SENSORS, max_depth=0.05)
+    env = NavEnv([load_scene("house:3")], 8, "cpu", sensors=SENSORS, max_depth=0.05)
     observation, _ = env.reset(seed=1)
     assert not env.mapper.map_state.occupancy.any()
     torch.testing.assert_close(observation["waypoint"], observation["pointgoal"], atol=0.3, rtol=0.0)

@@ -6,7 +6,7 @@ import torch
 from map_helpers import follow_waypoints, kernel_arguments, reference_costs
 from numba import typeof
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.learn.path_cost_gradient import PathEnds, gradient_one, path_costs, path_costs_one
@@ -23,7 +23,7 @@ def given():
 
     The first start is -1: no path.
     """
-    env = NavEnv([find_scene("house:3")], MAPS, "cpu", sensors=("depth", "ego_map", "waypoint"))
+    env = NavEnv([load_scene("house:3")], MAPS, "cpu", sensors=("depth", "ego_map", "waypoint"))
     follow_waypoints(env, 12)
     state, generator = env.mapper.map_state, torch.Generator().manual_seed(0)
     origin, size = state.origin_and_resolution[:, :2], state.origin_and_resolution[:, 2:]

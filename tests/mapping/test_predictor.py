@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import batchnav
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.mapping import predictor
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def house():
-    return find_scene("house:3")
+    return load_scene("house:3")
 
 
 @pytest.fixture(scope="module")

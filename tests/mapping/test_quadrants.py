@@ -89,6 +89,6 @@ def test_agents_pass_narrow_gates():
     """A map planner reaches all goals in pens with gates of 0.32 to 0.42 m, which no free cell may lie in."""
     player = find_players(["map_planner"], torch.device("cpu"), "pointnav", True, 0)["map_planner"]
     path = find_split("course", "{split}.json.gz")
-    evaluation = Evaluation(path, torch.device("cpu"), player.config.body, 10)
+    evaluation = Evaluation(path, torch.device("cpu"), player.config, 10)
     env = evaluation._environment(evaluation.episodes[80:90], player.env_config)
     assert evaluate(make_reference_agent("map_planner", env), env, 10)["success"].all()

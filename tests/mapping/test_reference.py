@@ -16,7 +16,7 @@ from map_helpers import (
     towards,
 )
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.state import SIDE, MapLayers
@@ -32,7 +32,7 @@ ROUNDING = 1e-3
 
 @pytest.fixture(scope="module")
 def house():
-    return find_scene("house:3")
+    return load_scene("house:3")
 
 
 def update_maps(env, maps):

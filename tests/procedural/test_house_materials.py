@@ -13,9 +13,9 @@ from numba import types as nb
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from batchnav.config import from_dict
-from batchnav.data.played_file import load_played
-from batchnav.data.prepared.scene_file import load_prepared, save_prepared
-from batchnav.data.scenes import find_scene, find_scenes
+from batchnav.data.formats import load_episodes
+from batchnav.data.scenes.load import load_all, load_scene
+from batchnav.data.scenes.prepared import load_prepared, save_prepared
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
@@ -50,7 +50,7 @@ def library():
 
 @pytest.fixture(scope="module")
 def houses():
-    return find_scenes(NAMES)
+    return load_all(NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_materials_without_finishes_stay(houses, library, room):
     without = SceneBank.pack(houses, "cpu", set(Appearance._fields) - {"finish"})
     assert not len(without.appearance.finish) and without.material_sampler is None
     without.randomize_materials(torch.tensor([0]), 1)  # nothing
-    (scan,) = find_scenes(["scan:7"])
+    (scan,) = load_all(["scan:7"])
     assert scan.mesh.surface.finish[-1].tolist() == [0, -1, 0, 0]  # of pieces that float
 
 
@@ -314,8 +314,8 @@ def test_training_randomises_and_validation_does_not():
     assert training.make_environment(run, Ranks(torch.device("cpu"))).bank.material_sampler is not None
     slots = dataclasses.replace(run, scenes=dataclasses.replace(run.scenes, houses=3, resident_scenes=2))
     assert training.make_environment(slots, Ranks(torch.device("cpu"))).bank.material_sampler is not None
-    file = load_played(EPISODES / "val.json.gz", None)
-    assert training.fixed_episodes(file, file.episodes[:1], run, torch.device("cpu"), 1).bank.material_sampler is None
+    episodes = load_episodes(EPISODES / "val.json.gz")
+    assert training.fixed_episodes(episodes[:1], run, torch.device("cpu"), 1).bank.material_sampler is None
 
 
 def test_prepared_scenes_keep_finishes(houses, tmp_path):
@@ -512,8 +512,8 @@ def test_scans_keep_the_surface_of_what_is_left():
 
 def test_the_cache_keeps_surfaces_for_those_who_want_them():
     """Made, then read from the disk, with and without: the same triangles."""
-    made, again = find_scene("house:5"), find_scene("house:5")
-    bare = find_scene("house:5", appearance=False)
+    made, again = load_scene("house:5"), load_scene("house:5")
+    bare = load_scene("house:5", appearance=False)
     assert bare.mesh.surface is None and bare.categories == ("",)
     assert again.categories == CATEGORIES
     for name in ("material", "uv", "object_id", "category"):
@@ -522,4 +522,4 @@ def test_the_cache_keeps_surfaces_for_those_who_want_them():
     pictures = [[id(t.pixels) for t in scene.mesh.surface.textures] for scene in (made, again)]
     assert pictures[0] == pictures[1]  # the library's own
     assert made.mesh.vertices.tobytes() == bare.mesh.vertices.tobytes()
-    assert find_scene("scan:5").categories == CATEGORIES
+    assert load_scene("scan:5").categories == CATEGORIES

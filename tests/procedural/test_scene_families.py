@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from batchnav.data.scene_ref import DatasetRef, FileRef, GeneratedRef, has_random_materials, parse_scene_id, scene_ids
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.ids import DatasetRef, FileRef, GeneratedRef, has_random_materials, parse_scene_id, scene_ids
+from batchnav.data.scenes.load import load_scene
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -165,7 +165,7 @@ def test_a_ball_is_cut_out_of_a_wall(radius):
 
 
 def test_one_walks_in_the_house_and_sees_the_scan():
-    house, scan = find_scene(f"house:{SEED}"), find_scene(f"scan:{SEED}")
+    house, scan = load_scene(f"house:{SEED}"), load_scene(f"scan:{SEED}")
     assert scan.name == f"scan:{SEED}" and scan.navmesh.area == house.navmesh.area
     assert scan.mesh.vertices.shape != house.mesh.vertices.shape
     assert scene_ids([f"scan:{SEED}-{SEED + 1}"]) == [f"scan:{SEED}", f"scan:{SEED + 1}"]

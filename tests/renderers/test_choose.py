@@ -5,7 +5,7 @@ import logging
 import pytest
 from banks import bank_of, room
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.errors import ArgumentError, DeviceError
 from batchnav.renderers import choose
 from batchnav.renderers.choose import RENDERERS, make_renderer
@@ -14,7 +14,7 @@ from batchnav.scene.bank import SceneBank
 
 @pytest.fixture(scope="module")
 def bank():
-    return SceneBank.pack([find_scene("house:3"), find_scene("house:4")], "cpu")
+    return SceneBank.pack([load_scene("house:3"), load_scene("house:4")], "cpu")
 
 
 @pytest.mark.parametrize("best", ["raycast", "opengl"])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.episodes.episode import Episode, Goal, rotation_of
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.scenes import load_scenes
+from batchnav.data.episodes import Episode, Goal, rotation_of
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.config import PRESETS, NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.evaluation.players import ReferencePlayer
@@ -45,9 +45,9 @@ def evaluation(tmp_path_factory):
         for k, i in enumerate(pairs)
     ]  # fmt: skip
     path = tmp_path_factory.mktemp("imagenav") / "mine.json.gz"
-    save_episodes(episodes, path, content=False)
+    EpisodeDataset(episodes).save(path, content=False)
     device = torch.device("cpu")
-    return Evaluation(path, device, CONFIG.body, num_envs=2, appearance=needed_appearance(CONFIG))
+    return Evaluation(path, device, CONFIG, num_envs=2, appearance=needed_appearance(CONFIG))
 
 
 def from_the_goal(evaluation, i):

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from worlds import write_episodes, write_floor
 
-from batchnav.data.episodes.episode import Episode, Goal, rotation_of
+from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.evaluation.groups import quantiles, straight_line
 from batchnav.evaluation.players import ReferencePlayer
@@ -46,7 +46,7 @@ def evaluation(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rooms")
     scenes = [str(write_floor(folder / f"{name}.ply")) for name in ("a", "b<1>")]
     path = write_episodes(folder / "mine.json.gz", scenes)
-    return Evaluation(path, torch.device("cpu"), CONFIG.body, num_envs=4)
+    return Evaluation(path, torch.device("cpu"), CONFIG, num_envs=4)
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,12 @@ from PIL import Image
 
 import batchnav
 from batchnav.config import load_config
-from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
-from batchnav.data.habitat.urdf import read_urdf
-from batchnav.data.prepared.scene_file import load_prepared, made_from
+from batchnav.data.formats import load_episodes
 from batchnav.data.procthor.houses import read_houses
-from batchnav.data.sources.scene_source import read_asset
+from batchnav.data.scenes.prepared import load_prepared, made_from
+from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
+from batchnav.data.scenes.source import read_asset
+from batchnav.data.scenes.urdf import read_urdf
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, MeshError
 from batchnav.mapping.predictor import load_occupancy
 from batchnav.report.charts import load_metrics
@@ -287,8 +287,8 @@ def test_files_elsewhere_are_refused(tmp_path, name):
 
 READERS = {
     "a.npy": load_table, "a.obj": batchnav.load_mesh, "a.scene": load_prepared, "a.navmesh": batchnav.NavMesh.load,
-    "a.json.gz": load_episodes, "objects.json.gz": batchnav.load_objectnav,
-    "instances.json.gz": batchnav.load_instance_imagenav, "policy.safetensors": batchnav.load_policy,
+    "a.json.gz": load_episodes,
+    "policy.safetensors": batchnav.load_policy,
     "a.safetensors": load_occupancy,
     "a.yaml": lambda path: load_config(path, TrainingConfig), "metrics.jsonl": load_metrics,
     "a.scene_dataset_config.json": SceneDatasetConfig, "a.stage_config.json": read_asset,

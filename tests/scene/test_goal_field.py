@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import trimesh
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.geometry.point import point_at
 from batchnav.navmesh.line_of_sight import in_line_of_sight
 from batchnav.navmesh.locate import nearest_polygon
@@ -67,7 +67,7 @@ def test_distances_around_a_corner():
 @pytest.mark.parametrize("scene_id", ["house:2", "house:5"])
 def test_distances_in_a_house(scene_id):
     """Detour's path is not always the shortest one: the field may be shorter, but no shorter than a straight line."""
-    navmesh = find_scene(scene_id).navmesh
+    navmesh = load_scene(scene_id).navmesh
     view_points = navmesh.sample(3, seed=1, island="largest")
     points = navmesh.sample(2000, seed=2, island="largest")
     distance, nearest = field_at(navmesh, view_points, points)
@@ -89,7 +89,7 @@ def test_another_island_is_out_of_reach():
 @pytest.mark.parametrize("scene_id", ["house:2", "hall:1"])
 def test_lines_of_sight_are_steps_that_arrive(scene_id):
     """Up to lines that pass a corner within the slack of 1 mm."""
-    navmesh = find_scene(scene_id).navmesh
+    navmesh = load_scene(scene_id).navmesh
     starts, ends = (navmesh.sample(3000, seed=seed, island="largest") for seed in (2, 3))
     visible = np.zeros(len(starts), bool)
     _visible(navmesh.data, starts, ends, visible)

@@ -9,9 +9,9 @@ import yaml
 from PIL import Image
 
 import batchnav
-from batchnav.data.prepared.scene_file import fingerprint
-from batchnav.data.sources.mesh_files import mesh_files_in
-from batchnav.data.sources.scene_source import mesh_source
+from batchnav.data.scenes.mesh_files import mesh_files_in
+from batchnav.data.scenes.prepared import fingerprint
+from batchnav.data.scenes.source import mesh_source
 from batchnav.errors import MeshError
 from batchnav.scene.map_mesh import WALL_HEIGHT, map_mesh
 from batchnav.scene.mesh import load_mesh

@@ -9,7 +9,7 @@ import torch
 from frames import bodies_at, make_frame, mapped_obstacles, pack
 
 from batchnav.config import from_dict, to_dict
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
@@ -29,7 +29,7 @@ SIGHTS = ("depth", "rgb", "normals", "semantic")
 
 @pytest.fixture(scope="module")
 def house():
-    return find_scene("house:3")
+    return load_scene("house:3")
 
 
 def cameras(env):

@@ -7,7 +7,7 @@ from frames import bodies_at, make_frame, observe, pack, planes_seen
 from numba import types as nb
 from render_reference import pixel_directions
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.scene.bank import SceneBank
@@ -86,7 +86,7 @@ def house_normals(scene, triangle, heading, pitch):
 
 def test_a_houses_triangles_of_the_second_scene(device):
     """Compares with the mesh, under triangle indices of a bank of several scenes."""
-    scenes = [find_scene("house:3"), find_scene("house:4")]
+    scenes = [load_scene("house:3"), load_scene("house:4")]
     bank, camera = SceneBank.pack(scenes, device, appearance=True), CameraConfig(24, 32, camera_pitch_deg=-15.0)
     places, headings = scenes[1].navmesh.sample(8, seed=0), np.linspace(-3, 3, 8).astype(np.float32)
     bodies = bodies_at(places, headings, device, scene=1)
@@ -106,7 +106,7 @@ def test_a_houses_triangles_of_the_second_scene(device):
 
 def test_normals_face_the_camera(device):
     """In a house, whose surfaces are visible from both sides."""
-    bank, camera = SceneBank.pack([find_scene("house:3")], device, appearance=True), CameraConfig(24, 24)
+    bank, camera = SceneBank.pack([load_scene("house:3")], device, appearance=True), CameraConfig(24, 24)
     places = bank.scenes[0].navmesh.sample(8, seed=1)
     found = normals_in(bank, camera, places, np.linspace(-3, 3, 8))
     rays = pixel_directions(0.0, 24, 24, 90.0)  # at heading 0 the camera's right, up and back are x, y and z
@@ -114,7 +114,7 @@ def test_normals_face_the_camera(device):
 
 
 def test_a_bank_without_appearance_is_refused():
-    scene = find_scene("house:3")
+    scene = load_scene("house:3")
     with pytest.raises(ArgumentError, match="scenes: found a bank without appearance"):
         NavEnv(SceneBank.pack([scene]), 2, sensors=("normals",))
     assert NavEnv(SceneBank.pack([scene]), 2, sensors=("depth",), height=8, width=8).bank.appearance is None
@@ -123,7 +123,7 @@ def test_a_bank_without_appearance_is_refused():
 
 
 def test_a_slot_renders_as_its_scene(device):
-    scenes = [find_scene("house:3"), find_scene("house:4")]
+    scenes = [load_scene("house:3"), load_scene("house:4")]
     bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, appearance=True)
     camera, headings = CameraConfig(16, 16), np.linspace(-3, 3, 6)
     for slot, scene in ((1, scenes[0]), (2, scenes[1]), (1, scenes[1])):  # the last scene is loaded into a slot
@@ -137,7 +137,7 @@ def test_a_slot_renders_as_its_scene(device):
 
 def test_a_bound_kernel_writes_to_the_given_output(device):
     """The first call binds the kernel; poses and outputs may be other tensors at later calls."""
-    bank, camera = SceneBank.pack([find_scene("house:3")], device, appearance=True), CameraConfig(16, 16)
+    bank, camera = SceneBank.pack([load_scene("house:3")], device, appearance=True), CameraConfig(16, 16)
     headings = np.linspace(-3, 3, 4)
     places = bank.scenes[0].navmesh.sample(8, seed=3)
     frame, sensors = make_frame(bank, bodies_at(places[:4], headings, device), camera, ["normals"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from numba import types as nb
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import specs_of
@@ -60,7 +60,7 @@ def test_closed_forms(device):
 
 
 def test_static_goal_with_gps_and_compass_gives_the_relative_goal(device):
-    bank = SceneBank.pack([find_scene("house:3")], device)
+    bank = SceneBank.pack([load_scene("house:3")], device)
     names = ("gps", "compass", "heading")
     follows, stays = (
         NavEnv(bank, 8, sensors=names, max_steps=9, seed=2, gps_compass=known, actuation_noise=0.5)

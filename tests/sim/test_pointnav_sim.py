@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.positions import MAX_SNAP_HEIGHT
@@ -16,7 +16,7 @@ SCENE = "house:3"
 
 @pytest.fixture(scope="module")
 def scene():
-    return find_scene(SCENE)
+    return load_scene(SCENE)
 
 
 @pytest.mark.parametrize(

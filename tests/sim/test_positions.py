@@ -6,7 +6,7 @@ import torch
 from numba import typeof
 from numba import types as nb
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.errors import CheckpointError
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import camera
@@ -17,7 +17,7 @@ from batchnav.sim.positions import check_positions, snap
 
 @pytest.fixture(scope="module")
 def bank():
-    return SceneBank.pack([find_scene("house:3")])
+    return SceneBank.pack([load_scene("house:3")])
 
 
 def test_kernels_compile_for_the_gpu(bank, compile_ptx):
@@ -32,7 +32,7 @@ def test_kernels_compile_for_the_gpu(bank, compile_ptx):
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_a_position_off_the_navmesh_is_refused(device):
-    scene = find_scene("house:3")
+    scene = load_scene("house:3")
     bank = SceneBank.pack([scene], device)
     points = torch.from_numpy(scene.navmesh.sample(5, seed=0))
     scenes = torch.zeros(5, dtype=torch.int32)

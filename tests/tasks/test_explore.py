@@ -9,7 +9,7 @@ from rooms import extent, make_room, play, starts
 
 from batchnav.agents.frontier import FrontierAgent
 from batchnav.agents.simple import RandomAgent
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.evaluation.play import evaluate
@@ -59,7 +59,7 @@ def test_reachable_cells_of_an_empty_room(room):
 
 def test_reachable_cells_of_a_house_are_those_with_sampled_points():
     """For any start heading: all cells with sampled points are counted, and few others."""
-    scene = find_scene("house:3")
+    scene = load_scene("house:3")
     env = NavEnv([scene], 6, "cpu", task="explore", sensors=(), seed=2)
     env.reset()
     points = scene.navmesh.sample(60_000, seed=1)

@@ -8,7 +8,7 @@ import torch
 from rooms import extent, make_room, play, starts
 
 from batchnav.agents.shortest_path import ShortestPathAgent
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.evaluation.play import evaluate
 from batchnav.sim.bodies import FORWARD, LEFT, STOP
@@ -69,7 +69,7 @@ def test_the_distance_is_geodesic(rooms):
 
 
 def test_no_point_is_much_farther_than_the_farthest_place():
-    scene = find_scene("house:3")
+    scene = load_scene("house:3")
     env = NavEnv([scene], 8, "cpu", task="flee", sensors=(), seed=3)
     env.reset()
     points = scene.navmesh.sample(1500, seed=1)

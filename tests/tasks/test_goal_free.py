@@ -9,7 +9,7 @@ import torch
 from rooms import make_room
 
 from batchnav.config import from_dict, load_config, to_dict
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError, EpisodeError
@@ -25,7 +25,7 @@ NAMES = ("flee", "explore")
 
 @pytest.fixture(scope="module")
 def bank():
-    return SceneBank.pack([find_scene("house:3"), find_scene("house:7")], "cpu")
+    return SceneBank.pack([load_scene("house:3"), load_scene("house:7")], "cpu")
 
 
 def make(bank, task, **options):

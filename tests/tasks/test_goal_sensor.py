@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.scene.bank import SceneBank
 
@@ -12,7 +12,7 @@ N = 8
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_without_gps_and_compass_the_goal_is_relative_to_the_start(device):
-    bank = SceneBank.pack([find_scene("house:3")], device)
+    bank = SceneBank.pack([load_scene("house:3")], device)
     current, fixed = (NavEnv(bank, N, sensors=(), max_steps=9, seed=2, gps_compass=value) for value in (True, False))
     start_goal = fixed.reset()[0]["pointgoal"].clone()
     assert torch.equal(start_goal, current.reset()[0]["pointgoal"])

@@ -8,7 +8,7 @@ import torch
 from rooms import make_room, play, starts, successes
 
 from batchnav.agents.registry import make_reference_agent
-from batchnav.data.scenes import load_scenes
+from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError

@@ -11,7 +11,7 @@ from object_rooms import CATEGORIES, corridor, furnished, object_room, table, wi
 from rooms import play, successes
 
 from batchnav.agents.registry import make_reference_agent
-from batchnav.data.objectnav.view_points import with_goals
+from batchnav.data.goals.view_points import with_goals
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream

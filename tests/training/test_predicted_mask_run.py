@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from batchnav.config import from_dict, validate
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.diagnostics.doctor import predict_memory
 from batchnav.envs.config import config_of
 from batchnav.envs.nav import NavEnv
@@ -44,7 +44,7 @@ def test_a_run_trains_with_the_true_mask_and_its_policy_plays_without(tmp_path):
     policy = load_policy(tmp_path)
     config = config_of(policy.info)
     assert config == run.acting_env.with_fixed_cameras and set(config.sensors) == {"rgb", "depth", "gps", "compass"}
-    env = NavEnv([find_scene("house:3")], 4, "cpu", task="objectnav", config=config)
+    env = NavEnv([load_scene("house:3")], 4, "cpu", task="objectnav", config=config)
     assert "goal_mask" not in env.sources
     assert evaluate(policy, env, 4)["steps"].min() >= 1
 
@@ -72,7 +72,7 @@ def test_validation_renders_no_true_mask(monkeypatch):
 
     def environment(file, episodes, config, device, num_envs):
         asked.append(config.env)
-        return NavEnv([find_scene("house:3")], 4, device, task="objectnav", config=config.env)
+        return NavEnv([load_scene("house:3")], 4, device, task="objectnav", config=config.env)
 
     monkeypatch.setattr("batchnav.training.validation.fixed_episodes", environment)
     measured = Validation(run, learner.policy, learner.ranks).measure()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.scenes import find_scene
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.goals.point import generate_episodes
+from batchnav.data.scenes.load import load_scene
 
 ROOT = Path(__file__).resolve().parents[2]
 UPDATES, FRAMES = 12, 8 * 8
@@ -103,7 +103,7 @@ def test_a_killed_and_stopped_run_resumes_bit_for_bit(start, config, held, tmp_p
 
 def test_a_failed_first_start_does_not_block_the_corrected_command(start, config, tmp_path):
     out, episodes = tmp_path / "episodes", tmp_path / "some.json.gz"
-    save_episodes(generate_episodes(find_scene("house:0"), 8), episodes)
+    EpisodeDataset(generate_episodes(load_scene("house:0"), 8)).save(episodes)
     options = ("--ppo.total-frames", "128", "--scenes.episodes")
     process = start(config, out, *options, str(tmp_path / "nowhere.json.gz"))
     _, errors = process.communicate(timeout=PATIENCE)

@@ -6,8 +6,8 @@ import torch
 from worlds import episodes_on, write_floor
 
 from batchnav.config import from_dict
-from batchnav.data.episodes.episode_file import save_episodes
-from batchnav.data.scenes import load_scenes
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.scenes.load import load_scenes
 from batchnav.diagnostics.doctor import predict_memory
 from batchnav.envs.nav import NavEnv
 from batchnav.evaluation.players import PolicyPlayer, ReferencePlayer
@@ -41,8 +41,8 @@ def test_a_run_trains_and_its_policy_is_evaluated(floor, tmp_path):
     policy = tmp_path / "run" / "policy.safetensors"
     assert load_policy(policy).network.action_space.shape == (2,)
     episodes = tmp_path / "val.json.gz"
-    save_episodes(episodes_on(str(floor)), episodes)
-    evaluation = Evaluation(episodes, torch.device("cpu"), run.env.body, scenes_dir=tmp_path)
+    EpisodeDataset(episodes_on(str(floor))).save(episodes)
+    evaluation = Evaluation(episodes, torch.device("cpu"), run.env, scenes_dir=tmp_path)
     for player in (PolicyPlayer(policy, torch.device("cpu"), sample=False), PolicyPlayer(policy, torch.device("cpu"))):
         assert player.config.body == run.env.body
         played = evaluation.play(player)

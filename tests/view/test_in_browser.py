@@ -10,8 +10,8 @@ from browser import PATIENCE, browser
 from test_session import CONFIG, bank  # noqa: F401 (a fixture)
 from worlds import TOP, episodes_on, write_box, write_episodes, write_floor
 
-from batchnav.data.episodes.episode import Goal, rotation_of
-from batchnav.data.scenes import find_scenes
+from batchnav.data.episodes import Goal, rotation_of
+from batchnav.data.scenes.load import load_all
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.report.evaluation import write_report
@@ -37,7 +37,7 @@ def page(tmp_path_factory):
 def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     episodes = write_episodes(folder / "mine.json.gz", [str(write_floor(folder / "floor.ply"))])
-    evaluation = Evaluation(episodes, torch.device("cpu"), CONFIG.body)
+    evaluation = Evaluation(episodes, torch.device("cpu"), CONFIG)
     players = {"<i>random": Seeing("random", CONFIG), "forward": ReferencePlayer("forward", CONFIG)}
     agents = {name: evaluation.play(player) for name, player in players.items()}
     return write_report(folder, evaluation, agents).as_uri()
@@ -91,7 +91,7 @@ def test_the_camera_follows_to_another_scene(page, tmp_path):
     from batchnav.view.viewer.app import Viewer
 
     near, far = write_floor(tmp_path / "near.ply"), write_box(tmp_path / "far.ply", [97, -0.1, -4], [103, 0.1, 4])
-    scenes = find_scenes([str(near), str(far)], settings=CONFIG.body.navmesh)
+    scenes = load_all([str(near), str(far)], settings=CONFIG.body.navmesh)
     here = episodes_on(scenes[0].name, 1)[0]
     there = dataclasses.replace(
         here, scene_id=scenes[1].name, start_position=(100.0, TOP, 3.0), start_rotation=rotation_of(np.pi),

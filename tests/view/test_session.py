@@ -6,7 +6,7 @@ import torch
 import trimesh
 from worlds import episodes_on, write_floor
 
-from batchnav.data.scenes import find_scenes
+from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, nav_config, with_options
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.players import ReferencePlayer
@@ -22,7 +22,7 @@ CONFIG = with_options(NavConfig(), {"height": 8, "width": 12, "max_steps": 20})
 @pytest.fixture(scope="module")
 def bank(tmp_path_factory):
     path = write_floor(tmp_path_factory.mktemp("floor") / "floor.ply")
-    return SceneBank.pack(find_scenes([str(path)], settings=CONFIG.body.navmesh), torch.device("cpu"))
+    return SceneBank.pack(load_all([str(path)], settings=CONFIG.body.navmesh), torch.device("cpu"))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 from test_session import CONFIG, bank  # noqa: F401 (a fixture)
 from worlds import episodes_on
 
-from batchnav.data.episodes.episode_file import save_episodes
+from batchnav.data.formats import EpisodeDataset
 from batchnav.envs.config import with_options
 from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import ReferencePlayer
@@ -65,7 +65,7 @@ def test_the_camera_stands_where_it_is_mounted(bank):  # noqa: F811
 def test_episodes_that_cannot_be_played_are_refused(bank, tmp_path):  # noqa: F811
     name = bank.scenes[0].name
     first = episodes_on(name)[0]
-    save_episodes([dataclasses.replace(first, start_position=(0.0, 50.0, 0.0))], tmp_path / "a.json.gz")
+    EpisodeDataset([dataclasses.replace(first, start_position=(0.0, 50.0, 0.0))]).save(tmp_path / "a.json.gz")
     with pytest.raises(EpisodeError, match=r"start_position"):
         open_session((), tmp_path / "a.json.gz", {}, torch.device("cpu"))
 

@@ -23,8 +23,8 @@ from batchnav.data.files import read_text
 from batchnav.data.gazebo.models import ModelPath, model_file
 from batchnav.data.gazebo.poses import Scope, matrix_of, name_of, numbers
 from batchnav.data.gazebo.shapes import painted, shape_mesh
-from batchnav.data.sources.asset import Asset, Part
-from batchnav.data.sources.scene_source import merge_meshes
+from batchnav.data.scenes.asset import Asset, Part
+from batchnav.data.scenes.source import merge_meshes
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
 from batchnav.types import TriangleMesh

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchnav.data.procthor.houses import make_procthor_house, read_houses, read_sizes
-from batchnav.data.sources.scene_source import SceneSource, mesh_source
+from batchnav.data.scenes.source import SceneSource, mesh_source
 from batchnav.errors import MeshError, few
 from batchnav.scene.mesh import save_mesh
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from batchnav.data.goals import ShownGoals
 from batchnav.envs.observations import goal_categories_of
 from batchnav.evaluation.trajectories import Trajectory
 from batchnav.navmesh.islands import island_areas
 from batchnav.runtime.device import resolve_device
 from batchnav.sensors.camera import camera_poses
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
-from batchnav.view.topdown import AMBER, BLUE, GREEN, ORANGE, PURPLE, ShownGoals, navigable_triangles
+from batchnav.view.topdown import AMBER, BLUE, GREEN, ORANGE, PURPLE, navigable_triangles
 from batchnav.view.video import outcome_of
 from batchnav.view.viewer.guard import guarded_server
 from batchnav.view.viewer.session import YOU, Session, scene_path, to_glb

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,13 +13,14 @@ import trimesh
 from PIL import Image
 
 from batchnav.agents.registry import without_images
-from batchnav.data.episodes.episode import Episode
-from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.folders import SCENES_DIR
-from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
-from batchnav.data.played_file import load_played, playable, played_table
-from batchnav.data.scene_ref import scene_ids
-from batchnav.data.scenes import find_scenes
+from batchnav.data.episodes import Episode
+from batchnav.data.files import SCENES_DIR
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.goals import ShownGoals, kind_of
+from batchnav.data.play import check_kind, load_played_scenes, placed
+from batchnav.data.scenes.ids import scene_ids
+from batchnav.data.scenes.islands import keep_islands
+from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import goal_categories_of, needed_appearance
@@ -36,12 +37,10 @@ from batchnav.types import Metric, Surface, TriangleMesh
 from batchnav.view.topdown import (
     ORANGE,
     PackedMap,
-    ShownGoals,
     TopDownMap,
     map_picture,
     map_place,
     packed_map,
-    shown_goals,
     unpacked_map,
 )
 from batchnav.view.video import colour
@@ -125,14 +124,14 @@ class Session:
     def __init__(
         self,
         bank: SceneBank,
-        episodes: Sequence[Episode],
+        episodes: EpisodeDataset,
         players: Mapping[str, Player] | None = None,
         config: NavConfig | None = None,
         renderer: str = "raycast",
     ):
         if not episodes:
             raise ArgumentError("episodes: found none, expected at least one")
-        self.bank, self.episodes, self.renderer = bank, list(episodes), renderer
+        self.bank, self.episodes, self.renderer = bank, episodes, renderer
         self.players = dict(players or {})
         self.config = config or next((player.config for player in self.players.values()), NavConfig())
         self.names = [scene.name for scene in bank.scenes]
@@ -177,10 +176,8 @@ class Session:
     @property
     def goals(self) -> ShownGoals | None:
         """The current episode's goals; None for tasks without a goal."""
-        if not TASKS[self.config.task_name].goal_kind:  # start files list goals that these tasks ignore
-            return None
         if self.number not in self._goals:
-            self._goals = {self.number: shown_goals(self.episode, self.scene)}
+            self._goals = {self.number: kind_of(self.config.task_name).shown(self.episode, self.scene)}
         return self._goals[self.number]
 
     @property
@@ -304,9 +301,8 @@ class Session:
 
     def _environment(self, config: NavConfig) -> NavEnv:
         """An environment for the current episode."""
-        table = played_table([self.episode], self.bank.scenes, goal_categories_of(config), self.bank.device)
         renderer = self.renderer if config.sensors else "raycast"
-        return NavEnv(self.bank, 1, task=config.task_name, config=config, episodes=table, renderer=renderer)
+        return NavEnv.from_episodes(self.episodes[[self.number]], 1, config=config, scenes=self.bank, renderer=renderer)
 
 
 # A scene's mesh as GLB for the browser, with colours, cut off at a height so that rooms are visible from above
@@ -402,7 +398,7 @@ def open_session(
     """Load a session: scenes by id, with episodes from a file or sampled as by Habitat's generator.
 
     Args:
-        scenes: scene ids (`data.scenes.find_scene`); with `episodes` they select episodes of the file; empty: all.
+        scenes: scene ids (`data.scenes.load.find_scene`); with `episodes` they select episodes of the file; empty: all.
         episodes: an episode file.
         players: agents of one task and body, by name; without agents the viewer shows depth and colour.
         device: device that agents run on.
@@ -415,36 +411,28 @@ def open_session(
     config = next((player.config for player in players.values()), config or nav_config(None, {}))
     if not players:
         config = dataclasses.replace(config, sensors=("depth", "rgb"))
-    categories, ids = goal_categories_of(config), scene_ids(scenes)
+    ids = scene_ids(scenes)
     if episodes is not None:
-        file = load_played(episodes, categories)
-        found = [e for e in file.episodes if not ids or e.scene_id in ids]
-        if not found:
+        dataset = load_episodes(episodes)
+        check_kind(dataset, config.task_name)
+        dataset = dataset.with_episodes(e for e in dataset if not ids or e.scene_id in ids)
+        if not dataset:
             raise ArgumentError(f"{episodes}: found no episode in {', '.join(ids)}, expected scenes of this file")
-        loaded = file.scenes(found, scenes_dir, config.body.navmesh)
-        with file.named():
-            found = playable(found, {scene.name: scene for scene in loaded})
+        loaded = load_played_scenes(dataset, scenes_dir, config.body.navmesh)
+        dataset = placed(dataset, loaded, config.task)
     elif ids:
-        loaded, found = sampled(find_scenes(ids, scenes_dir, config.body.navmesh), config, device)
+        loaded, dataset = sampled(load_all(ids, config.body.navmesh, scenes_dir=scenes_dir), config, device)
     else:
         raise ArgumentError(
             "view: found neither scenes nor --episodes, expected scene ids (such as house:7) or an episode file"
         )
     fields = frozenset().union(*(needed_appearance(c) for c in (config, *(p.config for p in players.values()))))
-    bank = SceneBank.pack(loaded, device, fields, goal_categories=categories)
-    return Session(bank, found, players, config, renderer)
+    bank = SceneBank.pack(loaded, device, fields, goal_categories=goal_categories_of(config))
+    return Session(bank, dataset, players, config, renderer)
 
 
-def sampled(scenes: list[Scene], config: NavConfig, device: torch.device) -> tuple[list[Scene], list[Any]]:
-    """The scenes with the goals that the task needs, and episodes in them.
-
-    Goals that are places have the task's distances from the start; for tasks without goals they have PointNav's.
-    """
-    kind = TASKS[config.task_name].goal_kind
-    task: Any = config.task
-    if kind in OBJECT_GOALS:
-        objects = OBJECT_GOALS[kind]
-        scenes = objects.with_goals(scenes, task.rules, task.labels, device)
-        return scenes, objects.generate(scenes, SAMPLED_EPISODES, 0, task.rules, task.labels).episodes
-    goals = task if kind else None
-    return scenes, [e for scene in scenes for e in generate_episodes(scene, SAMPLED_EPISODES, 0, goals, "indoor")]
+def sampled(scenes: list[Scene], config: NavConfig, device: torch.device) -> tuple[list[Scene], EpisodeDataset]:
+    """The scenes with the goals that the task needs, and episodes in them by the task's rules and distances."""
+    kind = kind_of(config.task_name)
+    scenes = kind.with_goals([keep_islands(scene, "indoor") for scene in scenes], config.task, device)
+    return scenes, kind.generate(scenes, SAMPLED_EPISODES, 0, config.task)

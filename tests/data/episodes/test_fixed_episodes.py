@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from batchnav.agents.simple import GreedyAgent
-from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.episodes.playing import check_episodes, episode_table
-from batchnav.data.scenes import find_scene, find_scenes
+from batchnav.data.episodes import episode_table
+from batchnav.data.formats import load_episodes
+from batchnav.data.play import check_episodes
+from batchnav.data.scenes.load import load_all, load_scene
 from batchnav.envs.nav import PointNavEnv
 from batchnav.evaluation.play import evaluate
 from batchnav.procedural import SPLITS
@@ -59,7 +60,7 @@ def test_two_hundred_episodes_in_twenty_unseen_scenes_of_each_kind(kind):
 def test_episodes_fit_todays_scenes(split, scene_id):
     """Fails where scenes or baker have changed since `eval/publish/make_episodes.py` was run."""
     episodes = [e for e in load_episodes(FOLDER / f"{split}.json.gz") if e.scene_id == scene_id]
-    scene = find_scene(scene_id)
+    scene = load_scene(scene_id)
     check_episodes(episodes, {scene_id: scene})
     starts = np.array([e.start_position for e in episodes], np.float32)
     goals = np.array([e.goals[0].position for e in episodes], np.float32)
@@ -72,7 +73,7 @@ def test_episodes_fit_todays_scenes(split, scene_id):
 def test_greedy_fails_in_at_least_half(split):
     episodes = load_episodes(FOLDER / f"{split}.json.gz")
     names = sorted({e.scene_id for e in episodes})
-    scenes = find_scenes(names)
+    scenes = load_all(names)
     check_episodes(episodes, dict(zip(names, scenes, strict=True)))
     env = PointNavEnv(scenes, 200, "cpu", episodes=episode_table(episodes, names, "cpu"), height=4, width=4)
     assert evaluate(GreedyAgent(env), env, 200)["success"].mean() <= 0.5

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from worlds import write_floor
 
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
-from batchnav.data.episodes.generate import generate_episodes
-from batchnav.data.episodes.playing import check_episodes
-from batchnav.data.sources.scene_source import mesh_source
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.goals.point import generate_episodes
+from batchnav.data.play import check_episodes
+from batchnav.data.scenes.source import mesh_source
 from batchnav.errors import EpisodeError
 
 
@@ -25,8 +25,8 @@ def test_habitats_rules(scene, tmp_path):
     assert len({e.episode_id for e in episodes}) == 40
     straight = [math.dist(e.start_position, e.goals[0].position) for e in episodes]
     assert (distance >= np.array(straight) - 1e-3).all()
-    save_episodes(episodes, tmp_path / "e.json.gz")
-    assert load_episodes(tmp_path / "e.json.gz") == episodes
+    EpisodeDataset(episodes).save(tmp_path / "e.json.gz")
+    assert list(load_episodes(tmp_path / "e.json.gz")) == episodes
 
 
 def test_same_seed_same_episodes(scene):

@@ -12,11 +12,10 @@ import pytest
 import torch
 from worlds import write_box
 
-from batchnav.data.episodes.episode import Episode, Goal, rotation_of
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
-from batchnav.data.episodes.generate import LEVELS, generate_imagenav
-from batchnav.data.episodes.playing import episode_table
-from batchnav.data.scenes import find_scene, load_scene
+from batchnav.data.episodes import Episode, Goal, episode_table, rotation_of
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.goals.pose import LEVELS, generate_imagenav
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import EpisodeError
@@ -38,14 +37,14 @@ def write(path, data):
 
 @pytest.fixture(scope="module")
 def house():
-    return find_scene("house:3")
+    return load_scene("house:3")
 
 
 def test_files_of_nrns_state_the_goals_rotation(tmp_path):
     (episode,) = load_episodes(write(tmp_path / "curved_easy.json.gz", {"episodes": [NRNS]}))
     assert episode.goal_heading == pytest.approx(0.8) and episode.info == {"geodesic_distance": 2.5}
-    save_episodes([episode], tmp_path / "again.json.gz")
-    assert load_episodes(tmp_path / "again.json.gz") == [episode]
+    EpisodeDataset([episode]).save(tmp_path / "again.json.gz")
+    assert list(load_episodes(tmp_path / "again.json.gz")) == [episode]
     table = episode_table([episode], ["gibson/Adrian.glb"], "cpu")
     assert table.goal_heading.tolist() == pytest.approx([0.8])
 
@@ -73,8 +72,8 @@ def test_a_list_alone_is_a_file_as_mezghani_publish_them(tmp_path):
     episodes = load_episodes(write(tmp_path / "val.json.gz", rows))
     assert [episode.episode_id for episode in episodes] == ["0", "1", "2"]
     assert {episode.scene_id for episode in episodes} == {"gibson/Adrian.glb"}
-    save_episodes(episodes, tmp_path / "again.json.gz")
-    assert load_episodes(tmp_path / "again.json.gz") == episodes
+    EpisodeDataset(episodes).save(tmp_path / "again.json.gz")
+    assert list(load_episodes(tmp_path / "again.json.gz")) == episodes
     keys = json.loads(gzip.decompress((tmp_path / "again.json.gz").read_bytes()))["episodes"][0]["goals"][0]
     assert set(keys) == {"position", "radius"}  # Habitat's loader refuses further keys
 
@@ -97,7 +96,7 @@ def test_headings_follow_from_scene_and_id_in_every_process():
     counts, _ = np.histogram(others, bins=8, range=(0.0, 2 * math.pi))
     assert abs(counts - 50).max() < 4 * math.sqrt(50)
     code = (
-        "from batchnav.data.episodes.episode import *; "
+        "from batchnav.data.episodes import *; "
         "print(Episode('7', 'Adrian', (0, 0, 0), (0, 0, 0, 1), (Goal((1, 0, 0)),)).goal_heading)"
     )
     found = {
@@ -139,12 +138,12 @@ def test_episodes_are_played_with_the_headings_of_the_file(house, tmp_path):
     """The shortest-path follower succeeds in all; goals are the file's poses."""
     path = tmp_path / "imagenav.json.gz"
     episodes = generate_imagenav(house, 12)
-    save_episodes(episodes, path)
-    assert load_episodes(path) == episodes
+    EpisodeDataset(episodes).save(path)
+    assert list(load_episodes(path)) == episodes
     config = with_options(PRESETS["imagenav_houses"], {"height": 16, "width": 16})
     players = ReferencePlayer("shortest_path", config), ReferencePlayer("random", config)
-    found = Evaluation(path, torch.device("cpu"), config.body, num_envs=5, appearance=needed_appearance(config))
-    env = found._environment(found.episodes, players[0].env_config)
+    found = Evaluation(path, torch.device("cpu"), config, num_envs=5, appearance=needed_appearance(config))
+    env = found._environment(range(len(found.episodes)), players[0].env_config)
     env.reset()
     assert env.task.goal_heading.tolist() == pytest.approx([e.goal_heading for e in episodes[: env.num_envs]], abs=1e-6)
     walked, random = (found.play(player) for player in players)

@@ -5,11 +5,11 @@ import trimesh
 from worlds import TOP, episodes_on, write_episodes, write_floor, write_json
 
 import batchnav
-from batchnav.data.episodes.episode_file import load_episodes, save_episodes
-from batchnav.data.episodes.playing import check_episodes
-from batchnav.data.prepared.prepare import prepare
-from batchnav.data.scenes import find_scene
-from batchnav.data.sources.scene_source import mesh_source
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.play import check_episodes
+from batchnav.data.scenes.load import load_all, load_scene
+from batchnav.data.scenes.prepare import prepare
+from batchnav.data.scenes.source import mesh_source
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, EpisodeError, MeshError
 from batchnav.navmesh.navmesh import NavMesh
@@ -112,7 +112,7 @@ def hssd(data):
 def test_hssd(data, hssd):
     config = "data/scene_datasets/hssd-hab/hssd-hab.scene_dataset_config.json"
     file = data / "datasets" / "pointnav" / "hssd-hab" / "v1" / "val" / "val.json.gz"
-    save_episodes(episodes_on("102344049", scene_dataset_config=config), file)
+    EpisodeDataset(episodes_on("102344049", scene_dataset_config=config)).save(file)
     found = batchnav.load_dataset(hssd, split="val")
     assert found.scene_names == ("102344049",)
     assert found.navmeshes == {"102344049": hssd / "navmeshes" / "102344049.navmesh"}
@@ -123,13 +123,13 @@ def test_hssd(data, hssd):
     # An episode alone leads to its scene, wherever Habitat's folder is.
     name = found.episodes[0].scene
     assert name == f"{config}:102344049"
-    assert find_scene(name, scenes_dir=data / "scene_datasets").name == name
+    assert load_scene(name, scenes_dir=data / "scene_datasets").name == name
 
 
 def test_habitats_episodes_find_their_scenes(data):
     scene(data, "gibson/Adrian.glb")
     for scene_id in ("gibson/Adrian.glb", str(data / "scene_datasets/gibson/Adrian.glb")):
-        found = find_scene(scene_id, scenes_dir=data / "scene_datasets")
+        found = load_scene(scene_id, scenes_dir=data / "scene_datasets")
         assert found.name == scene_id
         assert found.mesh.vertices.max(0) == pytest.approx([3.0, TOP, 4.0])
 
@@ -140,9 +140,9 @@ def test_a_prepared_scene_in_habitats_folders(data, monkeypatch):
     source = mesh_source(write_floor(data / "scan.glb"))
     prepare([source], data / "scene_datasets" / "mine")
     file = data / "e.json.gz"
-    save_episodes(episodes_on("data/scene_datasets/mine/scan.scene"), file)
+    EpisodeDataset(episodes_on("data/scene_datasets/mine/scan.scene")).save(file)
     (name,) = {e.scene for e in load_episodes(file)}
-    assert name == "mine/scan.scene" and find_scene(name).name == name
+    assert name == "mine/scan.scene" and load_all([name])[0].name == name
 
 
 def test_what_is_no_dataset_is_named(tmp_path):
@@ -187,7 +187,9 @@ def test_van_gogh_room(shared, data):
     published = [
         e for e in load_episodes(room / "gt" / "habitat_test_scenes_3_episodes.json.gz") if "gogh" in e.scene_id
     ]
-    save_episodes(published, data / "datasets" / "pointnav" / "habitat-test-scenes" / "v1" / "val" / "val.json.gz")
+    EpisodeDataset(published).save(
+        data / "datasets" / "pointnav" / "habitat-test-scenes" / "v1" / "val" / "val.json.gz"
+    )
     found = batchnav.load_dataset(folder, split="val")
     assert found.scene_names == ("habitat-test-scenes/van-gogh-room.glb",)
     (loaded,) = found.load_scenes()

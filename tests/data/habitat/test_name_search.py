@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchnav.data.habitat.name_search import first_containing
+from batchnav.data.scenes.search import first_containing
 
 
 def test_the_first_text_that_contains_a_word():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from worlds import TOP, write_box, write_floor, write_json
 
-from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
-from batchnav.data.habitat.urdf import read_urdf
+from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
+from batchnav.data.scenes.urdf import read_urdf
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
 

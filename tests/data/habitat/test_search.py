@@ -7,9 +7,9 @@ import pytest
 from worlds import write_episodes, write_floor, write_json
 
 import batchnav
-from batchnav.data.habitat import search
-from batchnav.data.habitat.scene_dataset import SceneDatasetConfig
-from batchnav.data.habitat.search import Search
+from batchnav.data.scenes.load import search
+from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
+from batchnav.data.scenes.search import Search
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import remove_leftovers
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchnav.data.objectnav.categories import LABELS
+from batchnav.data.goals.rules import LABELS
 from batchnav.procedural.materials.surface import CATEGORIES
 
 

@@ -1,6 +1,5 @@
 """Kinds of goals: every task names one, and tasks of users are treated by theirs."""
 
-import typing
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,15 +7,15 @@ import pytest
 import torch
 from labelled import labelled_scene
 
-from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
+from batchnav.data.goals import GOALS
+from batchnav.data.goals.category import CategoryGoals
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
-from batchnav.evaluation.failure_kinds import FAILURES, kinds_of
+from batchnav.evaluation.failures import meanings_of
 from batchnav.tasks import TASKS
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
 from batchnav.tasks.imagenav import ImageNav, ImageNavConfig
 from batchnav.tasks.objectnav import ObjectNav
-from batchnav.types import GoalKind
 
 CHAIR = "chair", (-0.3, 0.0, 1.2), (0.3, 0.8, 1.8)
 
@@ -60,17 +59,16 @@ def own():
 
 def test_every_task_names_the_kind_of_its_goals():
     kinds = {name: task.goal_kind for name, task in TASKS.items()}
-    assert set(kinds.values()) == set(typing.get_args(GoalKind)) and GoalTask.goal_kind == "point"
+    assert set(kinds.values()) == set(GOALS) and GoalTask.goal_kind == "point"
     for name, task in TASKS.items():
         needs_objects = task.goal_categories(task.Config()) is not None
-        assert needs_objects == (kinds[name] in OBJECT_GOALS), name
-        assert (task.goal_image_size(task.Config()) is not None) == (kinds[name] == "instance"), name
+        assert needs_objects == GOALS[kinds[name]].needs_ids, name
 
 
 def test_failures_of_a_users_task_have_the_kinds_of_its_goals(own):
     own_image, own_search = (NavConfig(task=kind()) for kind in (OwnImageNavConfig, OwnSearchConfig))
-    assert kinds_of(own_image) == kinds_of(NavConfig(task=ImageNavConfig())) and kinds_of(own_image)
-    assert kinds_of(own_search) == FAILURES and kinds_of(NavConfig()) == ()
+    assert meanings_of(own_image) == meanings_of(NavConfig(task=ImageNavConfig())) != {}
+    assert meanings_of(own_search) == CategoryGoals.failures and meanings_of(NavConfig()) == {}
 
 
 def test_scenes_get_the_goals_of_a_users_task(own):

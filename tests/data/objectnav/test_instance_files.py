@@ -11,27 +11,24 @@ import torch
 import trimesh
 from squares import points_on_the_main_island, square_around
 
-from batchnav.data.episodes.episode import rotation_of
-from batchnav.data.objectnav.candidates import objects_of
-from batchnav.data.objectnav.image_goals import (
+from batchnav.data.episodes import rotation_of
+from batchnav.data.formats import EpisodeFile, format_of, load_episodes
+from batchnav.data.formats.instance_imagenav import images_of_goal
+from batchnav.data.goals import GOALS
+from batchnav.data.goals.instance import (
     FRAME_COVERAGE,
     HEIGHTS,
     OBJECT_COVERAGE,
     SIZE,
     _Cameras,
     coverages,
+    generate_instances,
     images_of,
     with_image_goals,
 )
-from batchnav.data.objectnav.instance_file import (
-    generate_instances,
-    images_of_goal,
-    is_instance_file,
-    load_instance_imagenav,
-    save_instance_imagenav,
-)
-from batchnav.data.played_file import load_played
-from batchnav.data.scenes import find_scene
+from batchnav.data.goals.view_points import objects_of
+from batchnav.data.play import check_kind
+from batchnav.data.scenes.load import load_scene
 from batchnav.data.validate import validate
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
@@ -72,17 +69,17 @@ def read(path):
 def test_files_are_written_and_read_back_equal(tmp_path, content):
     write(tmp_path / "a" / "val.json.gz", {"episodes": []})
     write(tmp_path / "a" / "content" / "TEE.json.gz", FILE)
-    assert is_instance_file(tmp_path / "a" / "val.json.gz")
-    dataset = load_instance_imagenav(tmp_path / "a" / "val.json.gz")
-    save_instance_imagenav(dataset, tmp_path / "b" / "val.json.gz", content)
-    again = load_instance_imagenav(tmp_path / "b" / "val.json.gz")
+    assert format_of(EpisodeFile(tmp_path / "a" / "val.json.gz")) == "instance_imagenav"
+    dataset = load_episodes(tmp_path / "a" / "val.json.gz")
+    dataset.save(tmp_path / "b" / "val.json.gz", content)
+    again = load_episodes(tmp_path / "b" / "val.json.gz")
     assert again == dataset and list(again.goals) == ["TEE_10"]
     held = read(tmp_path / "b" / ("content/TEE.json.gz" if content else "val.json.gz"))
     for key, value in GOAL.items():
         assert held["goals"]["TEE_10"][key] == value, key
     for key, value in EPISODE.items():
         assert held["episodes"][0][key] == value, key
-    (goal,) = again.scene_goals(EPISODE["scene_id"]).objects
+    (goal,) = GOALS[again.kind].scene_goals(again, EPISODE["scene_id"]).objects
     assert goal.category == "10" and len(goal.view_points) == 1
     assert goal.images[0] == pytest.approx([1.0, 1.2, 2.0, 0.5, 0.0, math.pi / 2], abs=1e-6)
 
@@ -95,20 +92,23 @@ def test_goals_of_scenes_with_similar_names_are_kept_apart(tmp_path, content):
     rows = [
         {**EPISODE, "scene_id": scene, "goal_object_id": ids[key]} for scene, key in zip(scenes, goals, strict=True)
     ]
-    dataset = load_instance_imagenav(write(tmp_path / "a.json.gz", {"goals": goals, "episodes": rows}))
-    save_instance_imagenav(dataset, tmp_path / "b" / "val.json.gz", content)
-    for found in (dataset, load_instance_imagenav(tmp_path / "b" / "val.json.gz")):
-        assert [[goal.category for goal in found.scene_goals(scene).objects] for scene in scenes] == [["10"], ["11"]]
+    dataset = load_episodes(write(tmp_path / "a.json.gz", {"goals": goals, "episodes": rows}))
+    dataset.save(tmp_path / "b" / "val.json.gz", content)
+    for found in (dataset, load_episodes(tmp_path / "b" / "val.json.gz")):
+        assert [
+            [goal.category for goal in GOALS[found.kind].scene_goals(found, scene).objects] for scene in scenes
+        ] == [["10"], ["11"]]
 
 
 def test_the_kind_of_a_file_is_recognised(tmp_path):
-    assert not is_instance_file(write(tmp_path / "val.json.gz", {"episodes": [{"object_category": "chair"}]}))
-    played = load_played(write(tmp_path / "other.json.gz", FILE), ())
-    assert played.episodes[0].goal_name == "10" and played.episodes[0].object_category == "chair"
+    searches = write(tmp_path / "val.json.gz", {"episodes": [{"object_category": "chair"}]})
+    assert format_of(EpisodeFile(searches)) == "objectnav"
+    found = load_episodes(write(tmp_path / "other.json.gz", FILE))
+    assert found.kind == "instance" and found[0].goal_name == "10" and found[0].object_category == "chair"
     with pytest.raises(
-        EpisodeError, match=r"other.json.gz: episode 0: .*found .* Instance ImageNav, expected ObjectNav .*; the task i"
+        EpisodeError, match=r"other.json.gz: found episodes of Instance ImageNav, expected .* ObjectNav"
     ):
-        load_played(tmp_path / "other.json.gz", ("chair",))
+        check_kind(found, "objectnav")
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_bad_files_are_refused(tmp_path, change, message):
     bad = copy.deepcopy(FILE)
     change(bad)
     with pytest.raises(EpisodeError, match=message):
-        load_instance_imagenav(write(tmp_path / "bad.json.gz", bad))
+        load_episodes(write(tmp_path / "bad.json.gz", bad))
 
 
 @pytest.mark.shared
 def test_the_published_files_are_read_and_obey_our_bounds(shared, tmp_path):
     path = shared / "scenes" / "habitat_episodes" / "instance_imagenav_hm3d_v3" / "val_mini" / "val_mini.json.gz"
-    dataset = load_instance_imagenav(path)
+    dataset = load_episodes(path)
     assert len(dataset.episodes) == 27 and len(dataset.goals) == 20
     for goal in dataset.goals.values():
         images = images_of_goal(goal, "")
@@ -155,8 +155,8 @@ def test_the_published_files_are_read_and_obey_our_bounds(shared, tmp_path):
         assert np.abs(np.degrees((off + np.pi) % (2 * np.pi) - np.pi)).max() <= 5.0
         assert np.abs(np.degrees(tilt)).max() <= 5.0
         assert [row["hfov"] for row in goal.other["image_goals"]] == pytest.approx(np.degrees(images[:, 5]), abs=1e-4)
-    save_instance_imagenav(dataset, tmp_path / "val_mini.json.gz")
-    again = load_instance_imagenav(tmp_path / "val_mini.json.gz")
+    dataset.save(tmp_path / "val_mini.json.gz")
+    again = load_episodes(tmp_path / "val_mini.json.gz")
     assert again == dataset and list(again.goals) == list(dataset.goals)
     name = "content/TEEsavR23oF.json.gz"
     held, published = (read(folder / name)["episodes"][0] for folder in (tmp_path, path.parent))
@@ -210,7 +210,7 @@ def test_cameras_of_images_obey_the_bounds_and_a_wall_hides_the_object():
 
 def test_generated_files_are_played(tmp_path):
     """Squares of view points in a house: the shortest-path follower succeeds, with the goals of the file."""
-    house = find_scene("house:3", appearance=False)
+    house = load_scene("house:3", appearance=False)
     points = points_on_the_main_island(house.navmesh, 64)
     camera = np.array([(1.0, 1.2, 1.0, 0.5, -0.2, 1.2), (1.0, 1.2, 1.0, -0.5, 0.1, 1.9)], np.float32)
     objects = []
@@ -223,13 +223,13 @@ def test_generated_files_are_played(tmp_path):
     assert [e.goal_object_id for e in dataset.episodes] == ["3", "12"] * 3
     assert {e.object_category for e in dataset.episodes} == {"chair"}
     path = tmp_path / "val.json.gz"
-    save_instance_imagenav(dataset, path, content=False)
-    again = load_instance_imagenav(path)
+    dataset.save(path, content=False)
+    again = load_episodes(path)
     assert again.episodes == dataset.episodes
-    np.testing.assert_allclose(again.scene_goals("house:3").objects[1].images, camera, atol=1e-5)
+    np.testing.assert_allclose(GOALS[again.kind].scene_goals(again, "house:3").objects[1].images, camera, atol=1e-5)
     options = {"goal_height": 16, "goal_width": 16, "turn_angle_deg": 30.0}
     config = with_options(NavConfig(sensors=(), task=InstanceImageNavConfig()), options)
-    found = Evaluation(path, CPU, config.body, 3, appearance=needed_appearance(config), goal_categories=())
+    found = Evaluation(path, CPU, config, 3, appearance=needed_appearance(config))
     assert found.play(ReferencePlayer("shortest_path", config)).episodes["success"].tolist() == [1.0] * 6
     levels = [finding.level for finding in validate(path)]
     assert levels == ["note", "note"]  # one line an object

@@ -8,12 +8,12 @@ import pytest
 import torch
 from labelled import write_named
 
-from batchnav.data.objectnav.candidates import objects_of
-from batchnav.data.objectnav.fixed import goals_in, view_point_hash, without_view_points
-from batchnav.data.objectnav.goal_kinds import OBJECT_GOALS
-from batchnav.data.objectnav.image_goals import FRAME_COVERAGE, HEIGHTS, OBJECT_COVERAGE, _Cameras, coverages
-from batchnav.data.objectnav.instance_file import load_instance_imagenav, save_instance_imagenav
-from batchnav.data.scenes import find_scene
+from batchnav.data.formats import load_episodes
+from batchnav.data.goals import GOALS
+from batchnav.data.goals.category import view_point_hash
+from batchnav.data.goals.instance import FRAME_COVERAGE, HEIGHTS, OBJECT_COVERAGE, _Cameras, coverages
+from batchnav.data.goals.view_points import objects_of
+from batchnav.data.scenes.load import load_all, load_scene
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import EpisodeError
@@ -31,13 +31,13 @@ RULES, LABELS, CPU = "hm3d_v2", "hm3d", torch.device("cpu")
 @pytest.fixture(scope="module")
 def room(tmp_path_factory):
     """A room in a file, with a chair and a bed that images show."""
-    scene = find_scene(str(write_named(tmp_path_factory.mktemp("room") / "room.glb", THINGS)))
-    return OBJECT_GOALS["instance"].with_goals([scene], RULES, LABELS, "cpu")[0]
+    (scene,) = load_all([str(write_named(tmp_path_factory.mktemp("room") / "room.glb", THINGS))])
+    return GOALS["instance"].with_goals([scene], InstanceImageNavConfig(), "cpu")[0]
 
 
 @pytest.fixture(scope="module")
 def dataset(room):
-    return OBJECT_GOALS["instance"].generate([room], 6, 0, RULES, LABELS)
+    return GOALS["instance"].generate([room], 6, 0, InstanceImageNavConfig())
 
 
 def cameras(goals, episodes):
@@ -47,13 +47,13 @@ def cameras(goals, episodes):
 
 
 def test_view_points_are_made_anew_and_the_images_are_those_of_the_file(room, dataset, tmp_path):
-    save_instance_imagenav(without_view_points(dataset, RULES, LABELS), tmp_path / "few.json.gz", content=False)
-    few = load_instance_imagenav(tmp_path / "few.json.gz")
+    GOALS["instance"].without_view_points(dataset, RULES, LABELS).save(tmp_path / "few.json.gz", content=False)
+    few = load_episodes(tmp_path / "few.json.gz")
     assert all(len(goal.points) == 0 for goal in few.goals.values())
-    (goals,) = goals_in(few, [room._replace(goals=None)], "cpu")
+    (goals,) = [scene.goals for scene in GOALS["instance"].with_goals_of(few, [room._replace(goals=None)], "cpu")]
     assert goals.categories == room.goals.categories == ("2", "3")
     assert view_point_hash(goals) == view_point_hash(room.goals)
-    whole = dataset.scene_goals(room.name)
+    whole = GOALS[dataset.kind].scene_goals(dataset, room.name)
     np.testing.assert_array_equal(cameras(goals, few.episodes), cameras(whole, dataset.episodes))
     for goal in goals.objects:
         assert len(goal.images) == len({e.goal_image_id for e in few.episodes if e.goal_name == goal.category})
@@ -61,23 +61,21 @@ def test_view_points_are_made_anew_and_the_images_are_those_of_the_file(room, da
 
 def test_another_scene_is_refused(room, dataset):
     moved = [(label, np.add(low, (0.5, 0.0, 0.0)), np.add(high, (0.5, 0.0, 0.0))) for label, low, high in THINGS]
-    other = find_scene(str(write_named(Path(room.name).with_name("moved.glb"), moved)))._replace(name=room.name)
+    other = load_scene(str(write_named(Path(room.name).with_name("moved.glb"), moved)))._replace(name=room.name)
     with pytest.raises(EpisodeError, match=r"found .* m to the nearest view point of '[23]', expected"):
-        goals_in(without_view_points(dataset, RULES, LABELS), [other], "cpu")
+        GOALS["instance"].with_goals_of(GOALS["instance"].without_view_points(dataset, RULES, LABELS), [other], "cpu")
 
 
 def test_the_shortest_path_follower_succeeds_in_a_file_without_view_points(dataset, tmp_path):
-    save_instance_imagenav(without_view_points(dataset, RULES, LABELS), tmp_path / "few.json.gz", content=False)
+    GOALS["instance"].without_view_points(dataset, RULES, LABELS).save(tmp_path / "few.json.gz", content=False)
     config = with_options(NavConfig(sensors=(), task=InstanceImageNavConfig()), {"goal_height": 16, "goal_width": 16})
-    found = Evaluation(
-        tmp_path / "few.json.gz", CPU, config.body, 3, appearance=needed_appearance(config), goal_categories=()
-    )
+    found = Evaluation(tmp_path / "few.json.gz", CPU, config, 3, appearance=needed_appearance(config))
     played = found.play(ReferencePlayer("shortest_path", config))
     assert played.episodes["success"].tolist() == [1.0] * 6 and not played.mismatches
 
 
 def test_two_hundred_bundled_episodes_in_unseen_houses():
-    dataset = load_instance_imagenav(BUNDLED)
+    dataset = load_episodes(BUNDLED)
     scenes = Counter(episode.scene_id for episode in dataset.episodes)
     assert len(scenes) == 10 and set(scenes.values()) == {20}
     assert all(int(scene.partition(":")[2]) in SPLITS["val"] for scene in scenes)
@@ -92,10 +90,10 @@ def test_bundled_episodes_fit_todays_scenes():
 
     Fails where scenes, baker or rules have changed since `eval/publish/make_episodes.py` was run.
     """
-    dataset = load_instance_imagenav(BUNDLED)
+    dataset = load_episodes(BUNDLED)
     scene_id = dataset.episodes[0].scene_id
-    scene = find_scene(scene_id)
-    (goals,) = goals_in(dataset, [scene], "cpu")
+    scene = load_scene(scene_id)
+    (goals,) = [scene.goals for scene in GOALS["instance"].with_goals_of(dataset, [scene], "cpu")]
     mine = [episode for episode in dataset.episodes if episode.scene_id == scene_id]
     assert view_point_hash(goals) == mine[0].info["view_points_sha256"]
     things = {str(thing.object_id): thing for thing in objects_of(scene.mesh)}

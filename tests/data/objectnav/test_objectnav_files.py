@@ -8,11 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from batchnav.data.episodes.episode import heading_of
-from batchnav.data.episodes.episode_file import load_episodes
-from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
-from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
-from batchnav.data.objectnav.instance_file import load_instance_imagenav
+from batchnav.data.episodes import heading_of
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.formats.objectnav import TASK_IDS, FileGoal, ObjectNavEpisode, goals_key, header_of
+from batchnav.data.goals import GOALS
 from batchnav.errors import EpisodeError
 from batchnav.scene.goals import ObjectGoal
 from tests.pages import ROOT, blocks
@@ -71,14 +70,14 @@ def without_ids(data):
 
 
 def test_a_split_is_written_as_it_was_read(tmp_path):
-    dataset = load_objectnav(write_split(tmp_path / "a"))
-    save_objectnav(dataset, tmp_path / "b" / "val.json.gz")
+    dataset = load_episodes(write_split(tmp_path / "a"))
+    dataset.save(tmp_path / "b" / "val.json.gz")
     assert read(tmp_path / "b" / "val.json.gz") == TOP
     written = read(tmp_path / "b" / "content" / "abc.json.gz")
     assert without_ids(written) == without_ids(PART)
-    again = load_objectnav(tmp_path / "b" / "val.json.gz")
-    assert again == dataset and again.category_ids == IDS
-    save_objectnav(again, tmp_path / "c" / "val.json.gz")
+    again = load_episodes(tmp_path / "b" / "val.json.gz")
+    assert again == dataset and again.header[TASK_IDS] == IDS
+    again.save(tmp_path / "c" / "val.json.gz")
     for name in ("val.json.gz", "content/abc.json.gz"):
         assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
 
@@ -87,16 +86,16 @@ def test_episodes_are_numbered_in_each_scene_as_habitats_loader_does(tmp_path):
     other = {**EPISODE, "scene_id": "hm3d/val/00002-def/def.basis.glb"}
     write(tmp_path / "content" / "def.json.gz", {
         **PART, "goals_by_category": {"def.basis.glb_chair": [GOAL]}, "episodes": [other]})  # fmt: skip
-    dataset = load_objectnav(write_split(tmp_path))
+    dataset = load_episodes(write_split(tmp_path))
     assert [(e.scene_id[9:14], e.episode_id) for e in dataset.episodes] == [
         ("00001", "0"), ("00001", "1"), ("00002", "0")]  # fmt: skip
-    only = load_objectnav(tmp_path / "val.json.gz", ["def"])
+    only = load_episodes(tmp_path / "val.json.gz", ["def"])
     assert [e.scene_id for e in only.episodes] == [other["scene_id"]]
 
 
 def test_goals_of_a_scene(tmp_path):
-    dataset = load_objectnav(write_split(tmp_path))
-    goals = dataset.scene_goals(EPISODE["scene_id"])
+    dataset = load_episodes(write_split(tmp_path))
+    goals = GOALS[dataset.kind].scene_goals(dataset, EPISODE["scene_id"])
     (chair,) = goals.objects
     assert goals.rules == "file" and goals.categories == ("chair",)
     assert chair[:4] == ("chair", 12, "office chair_12", (0.5, 0.4, -1.25))
@@ -111,12 +110,12 @@ def test_goals_that_were_made_here_survive_the_file(tmp_path):
     made = ObjectGoal("chair", 5, "chair_5", (1.0, 0.25, -3.1), points, headings, rng.random(50).astype(np.float32))
     episode = ObjectNavEpisode("0", "house:7", (0.0, 0.1, 0.0), (0.0, 0.0, 0.0, 1.0), object_category="chair")
     key = goals_key("house:7", "chair")
-    dataset = ObjectNavDataset([episode], {key: [FileGoal.of(made)]}, IDS, IDS)
+    dataset = EpisodeDataset([episode], "category", {key: [FileGoal.of(made)]}, header_of(IDS, IDS), "objectnav")
     for content in (True, False):
-        save_objectnav(dataset, tmp_path / str(content) / "val.json.gz", content)
-        again = load_objectnav(tmp_path / str(content) / "val.json.gz")
+        dataset.save(tmp_path / str(content) / "val.json.gz", content)
+        again = load_episodes(tmp_path / str(content) / "val.json.gz")
         assert again == dataset
-        (goal,) = again.scene_goals("house:7").objects
+        (goal,) = GOALS[again.kind].scene_goals(again, "house:7").objects
         assert goal[:4] == made[:4]
         np.testing.assert_array_equal(goal.view_points, made.view_points)
         np.testing.assert_array_equal(goal.iou, made.iou)
@@ -127,13 +126,13 @@ def test_ovons_further_categories_and_names_of_objects(tmp_path):
     """An id with a name, categories whose goals count too, and further keys of goals are kept."""
     part = changed("episodes", 0, "children_object_categories", value=["office chair"])
     part["goals_by_category"]["abc.basis.glb_chair"][0] |= {"object_id": "office chair_12", "children": ["x"]}
-    dataset = load_objectnav(write_split(tmp_path, part))
+    dataset = load_episodes(write_split(tmp_path, part))
     assert dataset.episodes[0].goal_categories == ("chair", "office chair")
     assert dataset.episodes[1].goal_categories == ("chair",)
-    assert dataset.scene_goals(EPISODE["scene_id"]).objects[0].object_id == 12
-    save_objectnav(dataset, tmp_path / "b" / "val.json.gz")
+    assert GOALS[dataset.kind].scene_goals(dataset, EPISODE["scene_id"]).objects[0].object_id == 12
+    dataset.save(tmp_path / "b" / "val.json.gz")
     assert without_ids(read(tmp_path / "b" / "content" / "abc.json.gz")) == without_ids(part)
-    assert load_objectnav(tmp_path / "b" / "val.json.gz") == dataset
+    assert load_episodes(tmp_path / "b" / "val.json.gz") == dataset
 
 
 UNLIKE = [
@@ -148,7 +147,7 @@ def test_datasets_are_equal_where_all_values_are(tmp_path, name, value):
     """A score that is null in the file equals itself, though it is NaN."""
     part = changed("goals_by_category", "abc.basis.glb_chair", 0, "view_points", 0, "iou", value=None)
     path = write_split(tmp_path, part)
-    dataset, other = load_objectnav(path), load_objectnav(path)
+    dataset, other = load_episodes(path), load_episodes(path)
     assert dataset == other
     (goal,) = other.goals["abc.basis.glb_chair"]
     other.goals["abc.basis.glb_chair"] = [dataclasses.replace(goal, **{name: value})]
@@ -156,35 +155,30 @@ def test_datasets_are_equal_where_all_values_are(tmp_path, name, value):
 
 
 def test_the_name_of_empty_annotation_ids_survives_the_file(tmp_path):
-    dataset = load_objectnav(write_split(tmp_path / "a"))
+    dataset = load_episodes(write_split(tmp_path / "a"))
     for ids in {}, {"chair": 3}:
-        other = dataclasses.replace(dataset, annotation_ids=ids, annotation_key="category_to_mp3d_category_id")
-        save_objectnav(other, tmp_path / f"{len(ids)}.json.gz", content=False)
-        assert load_objectnav(tmp_path / f"{len(ids)}.json.gz") == other
+        other = dataclasses.replace(dataset, header=header_of(IDS, ids, "category_to_mp3d_category_id"))
+        other.save(tmp_path / f"{len(ids)}.json.gz", content=False)
+        assert load_episodes(tmp_path / f"{len(ids)}.json.gz") == other
 
 
-def test_files_of_other_tasks_name_their_reader(tmp_path):
-    path = write_split(tmp_path / "a")
-    with pytest.raises(EpisodeError, match=r"objectnav plays these, batchnav.load_objectnav reads them"):
-        load_episodes(write(tmp_path / "all.json.gz", PART))
-    with pytest.raises(EpisodeError, match=r"'object_category': found none.* batchnav.load_episodes reads"):
-        load_objectnav(write_split(tmp_path / "b", changed("episodes", 0, "object_category", value=None)))
-    instance = changed("episodes", 0, value={**EPISODE, "goal_object_id": "12", "goal_image_id": 0})
-    with pytest.raises(EpisodeError, match=r"episode 0: .*'goal_image_id'.*batchnav.load_instance_imagenav reads them"):
-        load_objectnav(write_split(tmp_path / "c", instance))
-    with pytest.raises(EpisodeError, match=r"episode 0: field 'goal_object_id': found None, expected the id"):
-        load_instance_imagenav(path)
+def test_an_episode_of_another_task_is_named(tmp_path):
+    instance = changed("episodes", 1, value={**EPISODE, "goal_object_id": "12", "goal_image_id": 0})
+    with pytest.raises(
+        EpisodeError, match=r"episode 1: .*'goal_image_id': found Instance ImageNav, expected ObjectNav"
+    ):
+        load_episodes(write_split(tmp_path / "c", instance))
 
 
 def test_older_files_name_the_episode_of_a_broken_goal(tmp_path):
     bad = {**EPISODE, "object_category": "bed", "goals": [{**GOAL, "position": 5}]}
     old = {"episodes": [{**EPISODE, "goals": [GOAL]}, bad]}
     with pytest.raises(EpisodeError, match=r"val.json.gz: episode 1, goal 0: field 'position': found 5"):
-        load_objectnav(write(tmp_path / "val.json.gz", old))
+        load_episodes(write(tmp_path / "val.json.gz", old))
 
 
 def test_written_episodes_have_the_keys_of_habitats_classes_only(tmp_path):
-    save_objectnav(load_objectnav(write_split(tmp_path / "a")), tmp_path / "val.json.gz", content=False)
+    load_episodes(write_split(tmp_path / "a")).save(tmp_path / "val.json.gz", content=False)
     data = read(tmp_path / "val.json.gz")
     assert all(episode.keys() == EPISODE.keys() for episode in data["episodes"])
     assert all(goal.keys() == GOAL.keys() for goals in data["goals_by_category"].values() for goal in goals)
@@ -194,7 +188,7 @@ BROKEN = [
     (changed("episodes", 1, "object_category", value="sofa"), "'1' of scene .*'object_category': found 'sofa'"),
     (changed("episodes", 1, "object_category", value="bed"), "found 'bed', expected a category with goals"),
     (changed("episodes", 1, "object_category", value=3), r"episode 1 \(id '43'.*'object_category': found 3"),
-    (changed("episodes", 1, "object_category", value=None), "found none, .* pointnav and imagenav play"),
+    (changed("episodes", 1, "object_category", value=None), "found none, .* of this ObjectNav file"),
     (changed("episodes", 1, "goals", value=None), r"episode 1 \(id '43'.*'goals': found None"),
     (changed("episodes", 0, "start_position", value=[1, 2]), r"episode 0 \(id '41'.*'start_position'"),
     (changed("episodes", 0, "start_rotation", value=[0, 1, 0, 1]), r"episode 0 \(id '41'.*length 1.414"),
@@ -221,20 +215,20 @@ BROKEN = [
 @pytest.mark.parametrize(("part", "message"), BROKEN)
 def test_broken_files_get_one_line_that_names_the_place(tmp_path, part, message):
     with pytest.raises(EpisodeError, match=message) as caught:
-        load_objectnav(write_split(tmp_path, part))
+        load_episodes(write_split(tmp_path, part))
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
 def test_an_empty_split_is_refused(tmp_path):
     with pytest.raises(EpisodeError, match="found no episodes"):
-        load_objectnav(write(tmp_path / "val.json.gz", TOP))
+        load_episodes(write(tmp_path / "val.json.gz", TOP))
 
 
 def test_the_official_files_of_hm3d_are_written_as_they_were_read(tmp_path, shared):
     folder = shared / "scenes" / "habitat_episodes" / "objectnav_hm3d_v2" / "val_mini"
-    dataset = load_objectnav(folder / "val_mini.json.gz")
-    save_objectnav(dataset, tmp_path / "val_mini.json.gz")
-    assert load_objectnav(tmp_path / "val_mini.json.gz") == dataset
+    dataset = load_episodes(folder / "val_mini.json.gz")
+    dataset.save(tmp_path / "val_mini.json.gz")
+    assert load_episodes(tmp_path / "val_mini.json.gz") == dataset
     for name in ("val_mini.json.gz", "content/TEEsavR23oF.json.gz"):
         assert without_ids(read(tmp_path / name)) == without_ids(read(folder / name))
 
@@ -244,22 +238,22 @@ def test_the_example_of_the_page_about_datasets_runs(tmp_path, shared, monkeypat
     folder.mkdir(parents=True)
     (folder / "v2").symlink_to(shared / "scenes" / "habitat_episodes" / "objectnav_hm3d_v2")
     monkeypatch.chdir(tmp_path)
-    (block,) = [block for block in blocks(ROOT / "docs" / "howto" / "datasets.md") if "load_objectnav" in block.text]
+    (block,) = [block for block in blocks(ROOT / "docs" / "howto" / "datasets.md") if "chairs.save" in block.text]
     exec(block.text, {})
-    written = load_objectnav(folder / "chairs" / "val_mini" / "val_mini.json.gz")
+    written = load_episodes(folder / "chairs" / "val_mini" / "val_mini.json.gz")
     assert {episode.object_category for episode in written.episodes} == {"chair"}
     first, *goals = capsys.readouterr().out.splitlines()
     assert first == f"{len(written.episodes)} of 15 episodes" and len(goals) == 12
-    assert written.goals == load_objectnav(folder / "v2" / "val_mini" / "val_mini.json.gz").goals
+    assert written.goals == load_episodes(folder / "v2" / "val_mini" / "val_mini.json.gz").goals
 
 
 def test_the_official_files_of_hm3d_obey_their_rules(shared):
     """Scores are whole pixels, three times, of 320 x 240; sorted; view points face the centre, on a grid of 0.085 m."""
-    dataset = load_objectnav(
+    dataset = load_episodes(
         shared / "scenes" / "habitat_episodes" / "objectnav_hm3d_v2" / "val_mini" / "val_mini.json.gz"
     )
-    goals = dataset.scene_goals(dataset.episodes[0].scene_id)
-    assert goals.categories == tuple(sorted(dataset.category_ids)) and len(goals.objects) == 31
+    goals = GOALS[dataset.kind].scene_goals(dataset, dataset.episodes[0].scene_id)
+    assert goals.categories == tuple(sorted(dataset.header[TASK_IDS])) and len(goals.objects) == 31
     for goal in goals.objects:
         pixels = goal.iou.astype(float) * 76_800 / 3
         np.testing.assert_allclose(pixels, np.round(pixels), atol=76_800 / 3 * 0.6e-5)
@@ -275,11 +269,11 @@ def test_the_official_files_of_hm3d_obey_their_rules(shared):
 
 
 def test_the_older_file_of_matterport_has_its_goals_in_the_episodes(tmp_path, shared):
-    dataset = load_objectnav(shared / "scenes" / "habitat_episodes" / "objectnav_mp3d.val_mini.json.gz")
-    assert len(dataset.episodes) == 30 and len(dataset.category_ids) == 21
-    assert dataset.annotation_key == "category_to_mp3d_category_id" and dataset.annotation_ids["clothes"] == 38
+    dataset = load_episodes(shared / "scenes" / "habitat_episodes" / "objectnav_mp3d.val_mini.json.gz")
+    assert len(dataset.episodes) == 30 and len(dataset.header[TASK_IDS]) == 21
+    assert dataset.header["category_to_mp3d_category_id"]["clothes"] == 38
     assert {key.rpartition("_")[2] for key in dataset.goals} == {"table", "shower"}
     assert all(episode.goals == () for episode in dataset.episodes)
     for content in True, False:
-        save_objectnav(dataset, tmp_path / str(content) / "val.json.gz", content)
-        assert load_objectnav(tmp_path / str(content) / "val.json.gz") == dataset
+        dataset.save(tmp_path / str(content) / "val.json.gz", content)
+        assert load_episodes(tmp_path / str(content) / "val.json.gz") == dataset

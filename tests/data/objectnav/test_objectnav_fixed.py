@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
-from batchnav.data.objectnav.fixed import goals_in, view_point_hash, without_view_points
-from batchnav.data.objectnav.generate import generate_objectnav
-from batchnav.data.objectnav.view_points import with_goals
+from batchnav.data.formats import load_episodes
+from batchnav.data.goals import GOALS
+from batchnav.data.goals.category import generate_objectnav, view_point_hash
+from batchnav.data.goals.view_points import with_goals
 from batchnav.data.procthor.import_houses import import_houses
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import ReferencePlayer
@@ -27,18 +27,18 @@ FOLDER = Path(__file__).resolve().parents[3] / "assets" / "episodes"
 
 @pytest.fixture(scope="module")
 def house():
-    return with_goals([find_scene("house:2")], device="cpu")[0]
+    return with_goals([load_scene("house:2")], device="cpu")[0]
 
 
 def test_view_points_are_left_out_and_made_anew(house, tmp_path):
     full = generate_objectnav([house], 6)
-    save_objectnav(without_view_points(full, "hm3d_v2", "hm3d"), tmp_path / "few.json.gz", content=False)
-    save_objectnav(full, tmp_path / "full" / "all.json.gz", content=False)
+    GOALS["category"].without_view_points(full, "hm3d_v2", "hm3d").save(tmp_path / "few.json.gz", content=False)
+    full.save(tmp_path / "full" / "all.json.gz", content=False)
     assert (tmp_path / "few.json.gz").stat().st_size < 0.1 * (tmp_path / "full" / "all.json.gz").stat().st_size
-    few = load_objectnav(tmp_path / "few.json.gz")
+    few = load_episodes(tmp_path / "few.json.gz")
     assert [dataclasses.replace(e, info={}) for e in few.episodes] == [
         dataclasses.replace(e, info={}) for e in full.episodes]  # fmt: skip
-    (again,) = goals_in(few, [house._replace(goals=None)], "cpu")
+    (again,) = [scene.goals for scene in GOALS["category"].with_goals_of(few, [house._replace(goals=None)], "cpu")]
     assert view_point_hash(again) == view_point_hash(house.goals)
     for one, other in zip(again.objects, house.goals.objects, strict=True):
         np.testing.assert_array_equal(one.view_points, other.view_points)
@@ -46,15 +46,15 @@ def test_view_points_are_left_out_and_made_anew(house, tmp_path):
 
 def test_view_points_of_a_file_are_used(house):
     full = generate_objectnav([house], 6)
-    (goals,) = goals_in(full, [house._replace(goals=None)], "cpu")
+    (goals,) = [scene.goals for scene in GOALS["category"].with_goals_of(full, [house._replace(goals=None)], "cpu")]
     assert goals.rules == "file" and len(goals.objects) == len(house.goals.objects)
 
 
 def test_another_scene_is_refused(house):
-    few = without_view_points(generate_objectnav([house], 6), "hm3d_v2", "hm3d")
-    other = find_scene("house:3")._replace(name="house:2")
+    few = GOALS["category"].without_view_points(generate_objectnav([house], 6), "hm3d_v2", "hm3d")
+    other = load_scene("house:3")._replace(name="house:2")
     with pytest.raises(EpisodeError, match=r"of scene 'house:2': found .* m to the nearest view point"):
-        goals_in(few, [other], "cpu")
+        GOALS["category"].with_goals_of(few, [other], "cpu")
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_another_scene_is_refused(house):
     ],
 )
 def test_broken_facts_about_view_points_are_refused(house, info, message):
-    few = without_view_points(generate_objectnav([house], 6), "hm3d_v2", "hm3d")
+    few = GOALS["category"].without_view_points(generate_objectnav([house], 6), "hm3d_v2", "hm3d")
     episodes = [dataclasses.replace(episode, info=episode.info | info) for episode in few.episodes]
     with pytest.raises(EpisodeError, match=message):
-        goals_in(dataclasses.replace(few, episodes=episodes), [house], "cpu")
+        GOALS["category"].with_goals_of(dataclasses.replace(few, episodes=episodes), [house], "cpu")
 
 
 def test_the_hash_ignores_the_order_of_view_points(house):
@@ -85,7 +85,7 @@ def test_the_hash_ignores_the_order_of_view_points(house):
 
 @pytest.mark.parametrize("name, number", [("val", 20), ("test", 20), ("building", 10)])
 def test_two_hundred_episodes_in_unseen_scenes(name, number):
-    dataset = load_objectnav(FOLDER / f"objectnav_{name}.json.gz")
+    dataset = load_episodes(FOLDER / f"objectnav_{name}.json.gz")
     scenes = Counter(episode.scene_id for episode in dataset.episodes)
     assert len(scenes) == number and set(scenes.values()) == {200 // number}
     assert all(int(scene.partition(":")[2]) in SPLITS["test" if name == "test" else "val"] for scene in scenes)
@@ -98,15 +98,15 @@ def test_two_hundred_episodes_in_unseen_scenes(name, number):
 @pytest.mark.parametrize("name, scene_id", [("val", "house:100003"), ("test", "house:110003")])
 def test_bundled_episodes_fit_todays_scenes(name, scene_id):
     """Fails where scenes, baker or rules have changed since `eval/publish/make_episodes.py` was run."""
-    dataset = load_objectnav(FOLDER / f"objectnav_{name}.json.gz")
-    (goals,) = goals_in(dataset, [find_scene(scene_id)], "cpu")
+    dataset = load_episodes(FOLDER / f"objectnav_{name}.json.gz")
+    (goals,) = [scene.goals for scene in GOALS["category"].with_goals_of(dataset, [load_scene(scene_id)], "cpu")]
     wanted = {episode.object_category for episode in dataset.episodes if episode.scene_id == scene_id}
     assert wanted and wanted <= set(goals.categories)
 
 
 def test_episodes_in_houses_of_procthor(shared, tmp_path):
     """A hundred episodes in twenty houses; the view points of two houses, imported anew, have the file's hash."""
-    dataset = load_objectnav(FOLDER / "objectnav_procthor.json.gz")
+    dataset = load_episodes(FOLDER / "objectnav_procthor.json.gz")
     assert set(Counter(episode.scene_id for episode in dataset.episodes).values()) == {5}
     assert {episode.object_category for episode in dataset.episodes} == set(HM3D)
     houses = gzip.decompress((shared / "scenes" / "procthor" / "houses_210.jsonl.gz").read_bytes()).splitlines()[:2]
@@ -116,18 +116,16 @@ def test_episodes_in_houses_of_procthor(shared, tmp_path):
     assert not missing.assets
     scenes = [source.load()._replace(name=f"procthor/houses_210_{k:04d}.scene") for k, source in enumerate(sources)]
     of_scene = {episode.scene_id: episode.info["view_points_sha256"] for episode in dataset.episodes}
-    for scene, goals in zip(scenes, goals_in(dataset, scenes, "cpu"), strict=True):
-        assert view_point_hash(goals) == of_scene[scene.name]
+    for scene, found in zip(scenes, GOALS["category"].with_goals_of(dataset, scenes, "cpu"), strict=True):
+        assert view_point_hash(found.goals) == of_scene[scene.name]
 
 
 def test_the_shortest_path_follower_succeeds_in_episodes_without_view_points(house, tmp_path):
     """Success 1 and SPL near 1: stored distances are those that the task computes."""
-    few = without_view_points(generate_objectnav([house], 10, seed=7), "hm3d_v2", "hm3d")
-    save_objectnav(few, tmp_path / "few.json.gz", content=False)
+    few = GOALS["category"].without_view_points(generate_objectnav([house], 10, seed=7), "hm3d_v2", "hm3d")
+    few.save(tmp_path / "few.json.gz", content=False)
     config = with_options(NavConfig(sensors=(), task=ObjectNavConfig()), {"turn_angle_deg": 10.0})
-    evaluation = Evaluation(
-        tmp_path / "few.json.gz", torch.device("cpu"), config.body, goal_categories=config.task.categories
-    )
+    evaluation = Evaluation(tmp_path / "few.json.gz", torch.device("cpu"), config)
     played = evaluation.play(ReferencePlayer("shortest_path", config)).episodes
     assert played["success"].tolist() == [1.0] * 10 and played["spl"].mean() >= 0.9
     stored = [episode.info["geodesic_distance"] for episode in evaluation.episodes]

@@ -6,11 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
-from batchnav.data.objectnav.generate import category_episodes, generate_objectnav, nearest_view_points
-from batchnav.data.objectnav.rules import RULES, EpisodeRules
-from batchnav.data.objectnav.view_points import with_goals
-from batchnav.data.scenes import find_scene
+from batchnav.data.formats import load_episodes
+from batchnav.data.formats.objectnav import TASK_IDS
+from batchnav.data.goals import GOALS
+from batchnav.data.goals.category import category_episodes, generate_objectnav, nearest_view_points
+from batchnav.data.goals.rules import RULES, EpisodeRules
+from batchnav.data.goals.view_points import with_goals
+from batchnav.data.scenes.load import load_scene
 from batchnav.errors import EpisodeError
 from batchnav.tasks.objectnav import HM3D
 from tests.labelled import labelled_scene
@@ -18,7 +20,7 @@ from tests.labelled import labelled_scene
 
 @pytest.fixture(scope="module")
 def house():
-    return with_goals([find_scene("house:2")], device="cpu")[0]
+    return with_goals([load_scene("house:2")], device="cpu")[0]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def test_episodes_obey_the_rules(house, dataset):
     goals, navmesh = house.goals, house.navmesh
     rules = EpisodeRules()
     assert len(dataset.episodes) == 40 and [e.episode_id for e in dataset.episodes] == [str(i) for i in range(40)]
-    assert list(dataset.category_ids.items()) == list(zip(HM3D, range(6), strict=True))
+    assert list(dataset.header[TASK_IDS].items()) == list(zip(HM3D, range(6), strict=True))
     counts = [sum(e.object_category == name for e in dataset.episodes) for name in goals.categories]
     assert max(counts) - min(counts) <= 1
     ratios = []
@@ -63,12 +65,12 @@ def test_equal_seeds_give_equal_episodes_and_files(house, dataset, tmp_path):
     assert again.episodes == dataset.episodes
     assert generate_objectnav([house], 40, seed=4).episodes != dataset.episodes
     for name, some in (("a", dataset), ("b", again)):
-        save_objectnav(some, tmp_path / name / "val.json.gz")
+        some.save(tmp_path / name / "val.json.gz")
     contents = [(tmp_path / name / "content" / "house_2.json.gz").read_bytes() for name in "ab"]
     assert contents[0] == contents[1]
-    read = load_objectnav(tmp_path / "a" / "val.json.gz")
+    read = load_episodes(tmp_path / "a" / "val.json.gz")
     assert read.episodes == dataset.episodes
-    found = read.scene_goals("house:2")
+    found = GOALS[read.kind].scene_goals(read, "house:2")
     for one, other in zip(found.objects, house.goals.objects, strict=True):
         assert one[:4] == other[:4]
         np.testing.assert_array_equal(one.view_points, other.view_points)
@@ -102,7 +104,7 @@ def test_the_nearest_view_point_is_found_without_all_searches(house):
 
 
 def test_ovon_keeps_no_straight_path():
-    scenes = [find_scene("house:2")]
+    scenes = [load_scene("house:2")]
     rules = RULES["ovon"]
     (scene,) = with_goals(scenes, rules, "hm3d", device="cpu")
     episodes = generate_objectnav([scene], 12, rules=rules, labels="hm3d").episodes

@@ -11,8 +11,8 @@ from PIL import Image
 from worlds import write_box, write_json
 
 from batchnav.cli.make_episodes import make_episodes
-from batchnav.data.objectnav.categories import LABELS
-from batchnav.data.objectnav.episode_file import load_objectnav, save_objectnav
+from batchnav.data.formats import load_episodes
+from batchnav.data.goals.rules import LABELS
 from batchnav.data.validate import validate
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.evaluation.players import ReferencePlayer
@@ -83,17 +83,17 @@ def test_episodes_are_made_written_read_and_played(layout, rules, tmp_path, monk
     path = Path("episodes", "val.json.gz")
     labels = rules[:4]
     make_episodes((layout(),), path, "objectnav", per_scene=4, content=True, rules=rules, labels=labels, device="cpu")
-    dataset = load_objectnav(path)
+    dataset = load_episodes(path)
     assert sorted(episode.object_category for episode in dataset.episodes) == ["bed", "bed", "chair", "chair"]
     again = Path("again", "val.json.gz")
-    save_objectnav(dataset, again)
+    dataset.save(again)
     for file in ("val.json.gz", *(part.relative_to("episodes") for part in Path("episodes", "content").iterdir())):
         assert Path("again", file).read_bytes() == Path("episodes", file).read_bytes()
     assert {finding.level for finding in validate(path)} == {"note"}
     categories = LABELS[labels].categories
     options = {"categories": categories, "turn_angle_deg": 10.0, "max_steps": 100}
     config = with_options(NavConfig(sensors=(), task=ObjectNavConfig()), options)
-    evaluation = Evaluation(path, torch.device("cpu"), config.body, goal_categories=categories)
+    evaluation = Evaluation(path, torch.device("cpu"), config)
     played = evaluation.play(ReferencePlayer("shortest_path", config)).episodes
     assert played["success"].tolist() == [1.0] * 4
     stated = [episode.info["geodesic_distance"] for episode in evaluation.episodes]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from labelled import write_named
 
-from batchnav.data.episodes.episode import rotation_of
-from batchnav.data.objectnav.episode import FileGoal, ObjectNavDataset, ObjectNavEpisode, goals_key
-from batchnav.data.objectnav.episode_file import is_objectnav, save_objectnav
+from batchnav.data.episodes import rotation_of
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.formats.objectnav import FileGoal, ObjectNavEpisode, goals_key, header_of
 from batchnav.data.validate import validate
 
 TOWER = ("bed", [-3.5, 0.0, -3.5], [-1.0, 3.0, -1.0])
@@ -35,7 +35,7 @@ def dataset(scene, episodes, goals):
     for each in goals:
         found.setdefault(goals_key(scene, each.object_category), []).append(each)
     ids = {"chair": 0, "bed": 1, "sofa": 2}
-    return ObjectNavDataset(episodes, found, ids, ids)
+    return EpisodeDataset(episodes, "category", found, header_of(ids, ids), "objectnav")
 
 
 def episode(scene, category="chair", start=(3.0, 0.0, 3.0), distance=STRAIGHT):
@@ -44,8 +44,7 @@ def episode(scene, category="chair", start=(3.0, 0.0, 3.0), distance=STRAIGHT):
 
 
 def findings(path, data):
-    save_objectnav(data, path, content=False)
-    assert is_objectnav(path)
+    data.save(path, content=False)
     return [(found.level, found.text) for found in validate(path)]
 
 

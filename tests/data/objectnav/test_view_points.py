@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.data.objectnav import view_points
-from batchnav.data.objectnav.candidates import grid_around, least_rectangle, objects_of
-from batchnav.data.objectnav.categories import labels_named
-from batchnav.data.objectnav.rules import RULES
-from batchnav.data.objectnav.view_points import make_goals, with_goals
-from batchnav.data.scenes import find_scene
+from batchnav.data.goals import view_points
+from batchnav.data.goals.rules import RULES, labels_named
+from batchnav.data.goals.view_points import grid_around, least_rectangle, make_goals, objects_of, with_goals
+from batchnav.data.scenes.load import load_scene
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.tasks.objectnav import HM3D
@@ -109,10 +107,10 @@ def test_the_least_rectangle_of_points_on_a_line(points):
 
 
 def test_goals_of_a_house_come_from_the_cache_the_second_time(tmp_path, monkeypatch):
-    scene = find_scene("house:2")
-    monkeypatch.setattr("batchnav.data.objectnav.view_points.versioned_cache_folder", lambda *_: tmp_path)
+    scene = load_scene("house:2")
+    monkeypatch.setattr("batchnav.data.goals.view_points.versioned_cache_folder", lambda *_: tmp_path)
     (made,) = with_goals([scene], device="cpu")
-    monkeypatch.setattr("batchnav.data.objectnav.view_points._goals_of", None)
+    monkeypatch.setattr("batchnav.data.goals.view_points._goals_of", None)
     (again,) = with_goals([scene], device="cpu")
     assert made.goals.rules == "hm3d_v2" and set(made.goals.categories) <= set(HM3D)
     assert len(made.goals.objects) >= 5
@@ -124,7 +122,7 @@ def test_goals_of_a_house_come_from_the_cache_the_second_time(tmp_path, monkeypa
 @pytest.mark.parametrize("data", [b"", b"damaged", b"PK\x03\x04"])
 def test_goals_in_a_damaged_file_of_the_cache_are_made_again(data, tmp_path, monkeypatch):
     scene = labelled_scene([("chair", (-0.2, 0, -0.2), (0.2, 0.8, 0.2))])
-    monkeypatch.setattr("batchnav.data.objectnav.view_points.versioned_cache_folder", lambda *_: tmp_path)
+    monkeypatch.setattr("batchnav.data.goals.view_points.versioned_cache_folder", lambda *_: tmp_path)
     (made,) = make_goals([scene], device="cpu")
     next(tmp_path.iterdir()).write_bytes(data)
     (again,) = make_goals([scene], device="cpu")
@@ -132,7 +130,7 @@ def test_goals_in_a_damaged_file_of_the_cache_are_made_again(data, tmp_path, mon
 
 
 def test_a_scene_without_categories_has_no_goals():
-    (scene,) = with_goals([find_scene("house:2", appearance=False)], device="cpu")
+    (scene,) = with_goals([load_scene("house:2", appearance=False)], device="cpu")
     assert scene.goals.objects == () and scene.goals.categories == ()
 
 
@@ -150,10 +148,10 @@ def test_unknown_rules_and_labels_are_refused():
 @pytest.mark.cuda
 def test_cpu_and_cuda_find_the_same_view_points(tmp_path, monkeypatch):
     """Places are equal, up to those where a single pixel decides; scores differ by few pixels."""
-    scene, found = find_scene("house:2"), {}
+    scene, found = load_scene("house:2"), {}
     for device in ("cpu", "cuda"):
         folder = tmp_path / device
-        monkeypatch.setattr("batchnav.data.objectnav.view_points.versioned_cache_folder", lambda *_, f=folder: f)
+        monkeypatch.setattr("batchnav.data.goals.view_points.versioned_cache_folder", lambda *_, f=folder: f)
         found[device] = {goal.object_id: goal for goal in make_goals([scene], device=device)[0].objects}
     assert found["cpu"].keys() == found["cuda"].keys()
     differ = total = 0

@@ -9,13 +9,13 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save
 from worlds import FLOOR, write_floor
 
-from batchnav.data.find_sources import find_sources
-from batchnav.data.prepared import prepare as prepare_module
-from batchnav.data.prepared.prepare import prepare
-from batchnav.data.prepared.scene_file import fingerprint, load_prepared, load_source, made_from, save_prepared
-from batchnav.data.scenes import find_scene
-from batchnav.data.sources.asset import Frame
-from batchnav.data.sources.scene_source import mesh_source
+from batchnav.data.scenes.asset import Frame
+from batchnav.data.scenes.datasets import find_sources
+from batchnav.data.scenes.load import load_all, load_scene
+from batchnav.data.scenes.load import prepare as prepare_module
+from batchnav.data.scenes.prepare import prepare
+from batchnav.data.scenes.prepared import fingerprint, load_prepared, load_source, made_from, save_prepared
+from batchnav.data.scenes.source import mesh_source
 from batchnav.data.validate import validate
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
@@ -47,7 +47,7 @@ def test_round_trip(tmp_path, source):
     assert loaded.navmesh.area == scene.navmesh.area and loaded.navmesh.settings == scene.navmesh.settings
     assert made_from(tmp_path / "a.scene") == "so"
     assert [file.name for file in tmp_path.glob("*.scene")] == ["a.scene"]
-    assert find_scene(str(tmp_path / "a.scene")).name == str(tmp_path / "a.scene")
+    assert load_all([str(tmp_path / "a.scene")])[0].name == str(tmp_path / "a.scene")
 
 
 def with_surface(scene):
@@ -73,7 +73,7 @@ def test_surfaces_are_kept_and_left_in_the_file_where_depth_is_enough(tmp_path, 
     assert [texture[1:] for texture in found.textures] == [texture[1:] for texture in kept.textures]
     assert found.textures[0].pixels is found.textures[1].pixels and same(found.textures[0].pixels, kept.textures[0][0])
     assert load_prepared(tmp_path / "a.scene", appearance=False).mesh.surface is None
-    assert find_scene(str(tmp_path / "a.scene"), appearance=False).mesh.surface is None
+    assert load_scene(str(tmp_path / "a.scene"), appearance=False).mesh.surface is None
     bytes_ = (tmp_path / "a.scene").read_bytes()
     save_prepared(load_prepared(tmp_path / "a.scene"), tmp_path / "b.scene")
     assert (tmp_path / "b.scene").read_bytes() == bytes_
@@ -121,7 +121,7 @@ def test_prepared_scenes_are_found_while_they_are_up_to_date(source):
     marked = load_prepared(source.prepared)._replace(name="marked")
     save_prepared(marked._replace(mesh=marked.mesh._replace(num_dropped=7)), source.prepared, fingerprint(source))
     assert load_source(source).mesh.num_dropped == 7 and load_source(source).name == source.name
-    assert find_scene(str(source.parts[0].asset.path)).mesh.num_dropped == 7
+    assert load_scene(str(source.parts[0].asset.path)).mesh.num_dropped == 7
     os.utime(source.parts[0].asset.path, (1, 1))
     assert load_source(source).mesh.num_dropped == 0  # the mesh file is another one now
     assert not prepare([source])[0].fresh

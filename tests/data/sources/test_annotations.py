@@ -9,8 +9,8 @@ import pytest
 import trimesh
 from PIL import Image
 
-from batchnav.data.sources.annotations import annotation_file
-from batchnav.data.sources.scene_source import mesh_source
+from batchnav.data.scenes.annotations import annotation_file
+from batchnav.data.scenes.source import mesh_source
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
 

@@ -8,11 +8,10 @@ import pytest
 import trimesh
 
 import batchnav
-from batchnav.data.find_sources import find_sources
-from batchnav.data.habitat.datasets import load_dataset
 from batchnav.data.procthor.import_houses import import_houses
-from batchnav.data.scene_ref import scene_ids
-from batchnav.data.sources.mesh_files import mesh_files_in
+from batchnav.data.scenes.datasets import find_sources, load_dataset
+from batchnav.data.scenes.ids import scene_ids
+from batchnav.data.scenes.mesh_files import mesh_files_in
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
 

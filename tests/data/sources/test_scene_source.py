@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from worlds import write_box, write_floor, write_json
 
-from batchnav.data.sources.asset import Asset, Frame, Part
-from batchnav.data.sources.scene_source import file_source, mesh_source, read_asset, scene_id_of, stage_source
+from batchnav.data.scenes.asset import Asset, Frame, Part
+from batchnav.data.scenes.source import file_source, mesh_source, read_asset, scene_id_of, stage_source
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
 

@@ -11,8 +11,8 @@ from PIL import Image
 from render_reference import pixel_directions
 
 import batchnav
-from batchnav.data.prepared.prepare import prepare
-from batchnav.data.sources.scene_source import mesh_source, stage_source
+from batchnav.data.scenes.prepare import prepare
+from batchnav.data.scenes.source import mesh_source, stage_source
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.observation import Spec

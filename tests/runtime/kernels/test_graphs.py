@@ -10,7 +10,7 @@ import torch
 from networks import policy_config
 
 from batchnav.agents.registry import make_reference_agent
-from batchnav.data.scenes import find_scene
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import PointNavEnv
 from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic
@@ -40,7 +40,7 @@ def deterministic():
 
 @pytest.fixture(scope="module")
 def scene():
-    return find_scene("house:3")
+    return load_scene("house:3")
 
 
 def make(scene, device="cpu", graphs=False, kind=PointNavEnv, policy=POLICY, compile=False, expert="", **ppo):

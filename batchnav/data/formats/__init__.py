@@ -1,0 +1,16 @@
+"""Formats of episode files: one file each, and one registry. `load_episodes` reads any of them."""
+
+from batchnav.data.formats import instance_imagenav, objectnav, pointnav
+from batchnav.data.formats.dataset import (
+    FORMATS,
+    EpisodeDataset,
+    EpisodeFile,
+    Format,
+    format_of,
+    is_episode_file,
+    load_episodes,
+)
+
+__all__ = ["FORMATS", "EpisodeDataset", "EpisodeFile", "Format", "format_of", "is_episode_file", "load_episodes"]
+
+FORMATS.update(pointnav=pointnav.FORMAT, objectnav=objectnav.FORMAT, instance_imagenav=instance_imagenav.FORMAT)

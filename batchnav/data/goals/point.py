@@ -1,0 +1,165 @@
+"""Goals that are points, as in PointNav; and tasks without a goal, whose files hold starts.
+
+Episodes are sampled by the rules of Habitat's generator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from batchnav.data.episodes import Episode, Goal, episode_table, rotation_of, several_goals
+from batchnav.data.formats.dataset import EpisodeDataset
+from batchnav.data.goals.kind import Finding, GoalKind, ShownGoals, distance_mismatches, off_navmesh, out_of_reach
+from batchnav.data.scenes.islands import keep_islands
+from batchnav.runtime.checks import check_int
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.scene import Scene
+from batchnav.sim.bodies import BodyConfig
+from batchnav.sim.simulator import MAX_ENVS, Simulator
+from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.tasks.flee import Flee, FleeConfig
+from batchnav.tasks.goal_task import GoalTaskConfig
+from batchnav.tasks.pointnav import PointNav, PointNavConfig, pointnav_simulator
+
+POINT_FILES = ("point",)
+"""Kinds of the files of PointNav and ImageNav, which have one format."""
+
+
+class PointGoals(GoalKind):
+    """A place of the scene."""
+
+    name, task, plays, title = "point", "pointnav", POINT_FILES, "PointNav or ImageNav"
+
+    def generate(self, scenes: Sequence[Scene], per_scene: int, seed: int, config: Any) -> EpisodeDataset:
+        """Sample PointNav episodes with the task's distances between start and goal."""
+        found = [episode for scene in scenes for episode in generate_episodes(scene, per_scene, seed, config)]
+        return EpisodeDataset(found)
+
+    def unplayable(
+        self, episodes: Sequence[Episode], scene: Scene, success_distance: float = math.inf
+    ) -> Iterator[tuple[Episode, str]]:
+        """Episodes whose start or goal is off the navmesh, or without a path between them."""
+        navmesh = scene.navmesh
+        starts = np.array([e.start_position for e in episodes], np.float32)
+        goals = np.array([e.goals[0].position for e in episodes], np.float32)
+        snapped = navmesh.snap(starts), navmesh.snap(goals)
+        islands = navmesh.island(snapped[0]), navmesh.island(snapped[1])
+        distances, gaps = navmesh.geodesic_distance(starts, goals), navmesh.geodesic_distance(snapped[1], goals)
+        for i, episode in enumerate(episodes):
+            problem = several_goals(episode) or off_navmesh("start_position", starts[i], snapped[0][i])
+            problem = problem or off_navmesh("goals[0].position", goals[i], snapped[1][i])
+            if not problem and islands[0][i] != islands[1][i]:
+                problem = f"the goal lies on island {islands[1][i]} of the navmesh, "
+                problem += f"expected the start's island {islands[0][i]}"
+            if not problem and not np.isfinite(distances[i]):
+                problem = "found no path from start to goal"
+            problem = problem or out_of_reach("goals[0].position", goals[i], gaps[i], success_distance)
+            if problem:
+                yield episode, f"{episode.label}: {problem}"
+
+    def findings(self, playable: Sequence[Episode], episodes: Sequence[Episode], scene: Scene) -> Iterator[Finding]:
+        """Episodes whose stated distance is not that of the navmesh."""
+        if playable:
+            starts = np.array([episode.start_position for episode in playable], np.float32)
+            goals = np.array([episode.goals[0].position for episode in playable], np.float32)
+            for text in distance_mismatches(playable, scene.navmesh.geodesic_distance(starts, goals)):
+                yield "warning", text
+
+    def table(self, episodes: Sequence[Episode], bank: SceneBank) -> EpisodeTable:
+        """Starts and goals of the episodes."""
+        return episode_table(episodes, bank.names, bank.device)
+
+    def shown(self, episode: Episode, scene: Scene) -> ShownGoals | None:
+        """The goal and the shortest path to it."""
+        start = np.array(episode.start_position, np.float32)
+        places = np.array([goal.position for goal in episode.goals], np.float32).reshape(-1, 3)
+        if not len(places):
+            return None
+        row = int(np.argmin(scene.navmesh.geodesic_distance(np.repeat(start[None], len(places), axis=0), places)))
+        return ShownGoals(places[row], scene.navmesh.shortest_path(start, places[row]))
+
+
+class NoGoals(PointGoals):
+    """No goal. The episodes of files are starts; tasks ignore the goals that they list."""
+
+    name = ""
+
+    def generate(self, scenes: Sequence[Scene], per_scene: int, seed: int, config: Any) -> EpisodeDataset:
+        """Sample starts."""
+        return EpisodeDataset([episode for scene in scenes for episode in generate_starts(scene, per_scene, seed)])
+
+    def shown(self, episode: Episode, scene: Scene) -> ShownGoals | None:
+        """None."""
+        return None
+
+
+def generate_episodes(
+    scene: Scene, number: int, seed: int = 0, config: GoalTaskConfig | None = None, islands: str = "all"
+) -> list[Episode]:
+    """Sample PointNav episodes in a scene.
+
+    Start and goal lie on one storey, on an island of radius >= 1.5 m, with a geodesic distance of 1 to 30 m unless
+    `config` has other limits; few episodes are nearly straight. The episodes are the first ones that the environments
+    of a `PointNavEnv` with this seed sample, so equal scene, number and seed give equal episodes. The scene's navmesh
+    is used unchanged: for another body, load the scene with that body's settings.
+
+    Args:
+        scene: where the episodes take place.
+        number: number of episodes.
+        seed: seed for sampling.
+        config: distances and success radius, those of any task with a goal; None for PointNav's defaults.
+        islands: islands that episodes take place on: "all"; "largest"; "indoor", those below a ceiling, without roofs
+            and yards; or the number of an island (`data/scenes/islands.py`).
+
+    Raises EpisodeError where the scene offers no episode.
+    """
+    number = check_int("number", number, 1, MAX_ENVS)
+    given = {} if config is None else {f.name: getattr(config, f.name) for f in fields(GoalTaskConfig)}
+    scene = keep_islands(scene, islands)
+    sim = pointnav_simulator(SceneBank.pack([scene]), number, PointNavConfig(**given), seed=seed)
+    sim.reset()
+    state = cast(PointNav, sim.task).state
+    return current_episodes(scene, sim, state.goal, state.start_distance)
+
+
+def generate_starts(scene: Scene, number: int, seed: int = 0) -> list[Episode]:
+    """Sample starts in a scene for tasks without a goal, uniformly over its islands of radius >= 1.5 m.
+
+    They are the first starts that environments of Flee or Explore with this seed sample. The goal of each episode is
+    the point with the longest shortest path from the start, which is Flee's target. Raises EpisodeError where the scene
+    offers no start.
+    """
+    number = check_int("number", number, 1, MAX_ENVS)
+    sim = Simulator(SceneBank.pack([scene]), number, BodyConfig(), lambda sim: Flee(sim, FleeConfig()), seed)
+    sim.reset()
+    state = cast(Flee, sim.task).state
+    return current_episodes(scene, sim, state.target, state.reachable)
+
+
+def current_episodes(scene: Scene, sim: Simulator, goal: torch.Tensor, distance: torch.Tensor) -> list[Episode]:
+    """The current episodes of a simulator; goals f32 [N, 3], geodesic distances f32 [N] in metres."""
+    bodies, task = sim.bodies, sim.task
+    return [
+        Episode(
+            episode_id=str(i),
+            scene_id=scene.name,
+            start_position=shortest_floats(bodies.position[i]),
+            start_rotation=shortest_floats(
+                torch.tensor(rotation_of(float(bodies.heading[i])), dtype=torch.float32, device="cpu")
+            ),
+            goals=(Goal(shortest_floats(goal[i]), task.target_radius),),
+            info={"geodesic_distance": shortest_floats(distance[i : i + 1])[0]},
+        )
+        for i in range(sim.num_envs)
+    ]
+
+
+def shortest_floats(values: torch.Tensor) -> tuple:
+    """float32 values as the shortest decimals that parse to the same float32."""
+    return tuple(float(str(value)) for value in values.numpy())

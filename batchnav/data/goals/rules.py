@@ -1,0 +1,196 @@
+"""Rules of published ObjectNav datasets as presets: view points, episodes, and the category of each label of a scene.
+
+Sources: the generator of Open-Vocabulary ObjectNav (Yokoyama et al., 2024), that of HSSD (Khanna et al., 2023), the
+training code of ProcTHOR (Deitke et al., 2022), and measurements on the HM3D v2 files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from batchnav.errors import ArgumentError, shortened
+from batchnav.tasks.objectnav import HM3D
+
+
+@dataclass(frozen=True)
+class ViewPointRules:
+    """Candidates for view points, and the coverage that they need."""
+
+    step: float
+    """Spacing of candidates along x and z, metres."""
+    camera_height: float
+    """Metres above the navmesh."""
+    image: tuple[int, int, float]
+    """Height and width of the image in pixels, and horizontal field of view in degrees."""
+    pitches_deg: tuple[float, ...] = (0.0, 0.0, 0.0)
+    """Pitch of each view; coverages add up to the score. Habitat's generators render three views; in HM3D v2 all three
+    are level."""
+    min_iou: float = 0.0
+    """A view point has a greater score than this."""
+    max_distance: float = 1.0
+    """Largest horizontal distance from the object's boxes, metres."""
+    max_depth: float = math.inf
+    """Planar depth up to which pixels of the object count, metres."""
+    min_island_radius: float = 1.5
+    """Smallest island of the navmesh, metres."""
+
+
+@dataclass(frozen=True)
+class EpisodeRules:
+    """Limits of an episode: start, distance and path."""
+
+    closest: float = 1.0
+    """Shortest geodesic distance to the nearest view point, metres."""
+    furthest: float = 30.0
+    """Longest geodesic distance to the nearest view point, metres."""
+    max_height: float = 0.05
+    """Largest height difference between the start and some view point of the category, metres."""
+    max_path_height: float = math.inf
+    """Largest height difference along the shortest path, metres."""
+    min_detour_ratio: float = 1.05
+    """Ratio of geodesic to Euclidean distance below which episodes are rejected."""
+    keep_some_straight: bool = True
+    """True to keep an episode below the ratio r with probability 20 (r - 0.98)^2; False to reject all of them."""
+    min_island_radius: float = 1.5
+    """Smallest island of the navmesh, metres."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """One preset."""
+
+    name: str
+    view_points: ViewPointRules
+    episodes: EpisodeRules = EpisodeRules()
+    labels: str = "hm3d"
+    """Name of the label map in `categories.LABELS`."""
+
+
+_TILTED = (-30.0, 0.0, 30.0)
+RULES = {
+    rules.name: rules
+    for rules in (
+        Rules("hm3d_v2", ViewPointRules(0.085, 1.31, (240, 320, 90.0))),
+        Rules(
+            "hssd", ViewPointRules(0.09, 0.88, (128, 128, 90.0), _TILTED, min_iou=0.001),
+            EpisodeRules(max_height=0.5), "hssd",
+        ),
+        Rules(
+            "ovon", ViewPointRules(0.25, 1.31, (512, 512, 90.0), _TILTED, min_iou=0.05),
+            EpisodeRules(max_height=math.inf, max_path_height=0.25, keep_some_straight=False), "all",
+        ),
+        Rules(
+            "procthor", ViewPointRules(0.085, 0.9, (240, 320, 90.0), _TILTED, max_depth=1.0),
+            EpisodeRules(max_height=0.5), "procthor",
+        ),
+    )
+}  # fmt: skip
+"""Presets by name. "procthor" is visibility within 1 m; its camera may look up and down by 30 degrees."""
+
+
+def rules_named(rules: str | Rules) -> Rules:
+    """A preset by name; other rules are returned unchanged. ArgumentError for an unknown name."""
+    if isinstance(rules, Rules):
+        return rules
+    if not isinstance(rules, str) or rules not in RULES:
+        raise ArgumentError(f"rules: found {shortened(rules)}, expected one of {', '.join(RULES)}, or a Rules")
+    return RULES[rules]
+
+
+_PLANT = ("plant", "flower")
+"""A label that contains one of these words is a plant in HM3D."""
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """Categories of a dataset, and the labels that belong to each."""
+
+    categories: tuple[str, ...]
+    """Names of the categories in the order of their ids; empty: every label is a category."""
+    synonyms: Mapping[str, str]
+    """Category by label, for labels that are not a category's name; lower case."""
+    any_plant: bool = False
+    """True where every label that contains "plant" or "flower" belongs to the category "plant"."""
+
+    def category(self, label: str) -> str | None:
+        """The category of a label of the scene; None where the dataset does not ask for it."""
+        label = label.strip().lower()
+        if self.any_plant and any(word in label for word in _PLANT):
+            return "plant"
+        name = self.synonyms.get(label, label)
+        if not self.categories:
+            return name or None
+        return self._by_lower.get(name.lower())
+
+    @property
+    def _by_lower(self) -> dict[str, str]:
+        return {name.lower(): name for name in self.categories}
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """Id of each category, as in the dataset's files."""
+        return {name: number for number, name in enumerate(self.categories)}
+
+
+_HM3D_LABELS = {
+    "chair": (
+        "arm chair, armchair, ball chair, bar chair, bean bag chair, beanbag, beanbag chair, camping chair, "
+        "chaise, computer chair, deck chair, desk chair, dining chair, dinner chair, double armchair, easy chair, "
+        "folded chair, folded chairs, folding chair, garden chair, high chair, highchair, highchairs, "
+        "kitchen chair, lounge chair, office chair, patio chair, recliner, rocking chair, round chair, sofa chair, "
+        "soft chair, spa armchair, stack of chairs, stacked chair, stacked chairs, swivel chair, table chair, "
+        "therapeutic chair"
+    ),
+    "bed": (
+        "bed base, bed frame, bed sheet, bedframe, bedpost, bunk bed, cat bed, cradle, dog bed, hammock, "
+        "headboard, massage bed, mattress"
+    ),
+    "plant": "grass, tree, twigs in vase, vegetation",
+    "toilet": "bidet, cat litter box, cats toilet, chamber pot, toilet seat",
+    "tv_monitor": "bulletin board, display, monitor, plasma tv, television, tube, tv, tv led, tv_screen, whiteboard",
+    "sofa": "chaise longue, circular sofa, couch, l-shaped sofa, sofa set",
+}
+"""Labels by category: those of HM3D, correctly spelled, by the table that the generators of HM3D and OVON read; and
+"television" and "tv_screen" of other datasets."""
+_MP3D = (
+    "chair", "table", "picture", "cabinet", "cushion", "sofa", "bed", "chest_of_drawers", "plant", "sink", "toilet",
+    "stool", "towel", "tv_monitor", "shower", "bathtub", "counter", "fireplace", "gym_equipment", "seating", "clothes",
+)  # fmt: skip
+_HSSD = ("bed", "chair", "potted_plant", "sofa", "toilet", "tv")
+_PROCTHOR = (
+    "AlarmClock", "Apple", "BaseballBat", "BasketBall", "Bed", "Bowl", "Chair", "GarbageCan", "HousePlant", "Laptop",
+    "Mug", "Sofa", "SprayBottle", "Television", "Toilet", "Vase",
+)  # fmt: skip
+_PROCTHOR_LABELS = {
+    "alarm_clock": "AlarmClock", "baseball_bat": "BaseballBat", "trash_can": "GarbageCan", "plant": "HousePlant",
+    "cup": "Mug", "tv_monitor": "Television",
+}  # fmt: skip
+"""Labels of imported houses (`data/procthor/appearance.py`), which tell neither balls from toys nor bottles apart."""
+_PROCEDURAL = (
+    *HM3D, "basket", "bathtub", "cabinet", "chest_of_drawers", "coat_rack", "counter", "desk", "laptop", "mirror",
+    "nightstand", "oven", "radiator", "refrigerator", "shelving", "shower", "sink", "stool", "stove", "table", "vase",
+    "wardrobe", "washing_machine",
+)  # fmt: skip
+
+LABELS = {
+    "hm3d": LabelMap(
+        HM3D, {label: name for name, labels in _HM3D_LABELS.items() for label in labels.split(", ")}, any_plant=True
+    ),
+    "mp3d": LabelMap(_MP3D, {}),
+    "hssd": LabelMap(_HSSD, {"plant": "potted_plant", "tv_monitor": "tv", "couch": "sofa"}),
+    "procthor": LabelMap(_PROCTHOR, _PROCTHOR_LABELS),
+    "procedural": LabelMap(_PROCEDURAL, {}),
+    "all": LabelMap((), {}),
+}
+"""Label maps by name. Those of datasets also know the labels of procedural scenes, which are mpcat40's."""
+
+
+def labels_named(labels: str | LabelMap) -> LabelMap:
+    """A label map by name; another map is returned unchanged. ArgumentError for an unknown name."""
+    if isinstance(labels, LabelMap):
+        return labels
+    if not isinstance(labels, str) or labels not in LABELS:
+        raise ArgumentError(f"labels: found {shortened(labels)}, expected one of {', '.join(LABELS)}, or a LabelMap")
+    return LABELS[labels]

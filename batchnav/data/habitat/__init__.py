@@ -1,1 +1,0 @@
-"""Habitat's datasets: folder layouts, scene dataset configs, URDF files."""

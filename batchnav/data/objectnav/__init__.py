@@ -1,1 +1,0 @@
-"""ObjectNav data: categories, view points, episodes and their files."""

@@ -1,0 +1,110 @@
+"""Episode datasets as environments play them: their scenes with the goals of the file, and episodes that fit them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from batchnav.data.episodes import Episode, group_by_scene, in_scene_frames
+from batchnav.data.files import SCENES_DIR
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.goals import GOALS, kind_of
+from batchnav.data.scenes.load import load_all, located
+from batchnav.errors import EpisodeError, MeshError, NavMeshError
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.scene import Scene
+from batchnav.tasks import TASKS
+
+
+@contextlib.contextmanager
+def named(dataset: EpisodeDataset) -> Iterator[None]:
+    """Context manager whose errors about episodes and scenes begin with the name of the dataset's file."""
+    try:
+        yield
+    except (EpisodeError, MeshError, NavMeshError) as error:
+        if not dataset.path or str(error).startswith(dataset.path):
+            raise
+        raise type(error)(f"{dataset.path}: {error}") from error
+
+
+def check_kind(dataset: EpisodeDataset, task: str) -> None:
+    """EpisodeError for a dataset whose goals are of another kind than those of a task, by its name."""
+    kind = kind_of(task)
+    if dataset.kind not in kind.plays:
+        players = [name for name in TASKS if dataset.kind in kind_of(name).plays]
+        where = f"{dataset.path}: " if dataset.path else "episodes: "
+        found, expected = (GOALS[each].title for each in (dataset.kind, kind.plays[0]))
+        raise EpisodeError(
+            f"{where}found episodes of {found}, expected those of {expected}, which the task {task} plays; "
+            f"{'task' if len(players) == 1 else 'tasks'} for this file: {', '.join(players)}"
+        )
+
+
+def load_played_scenes(
+    dataset: EpisodeDataset,
+    scenes_dir: str | Path = SCENES_DIR,
+    settings: NavMeshSettings | None = None,
+    appearance: AppearanceConfig | bool = True,
+    device: str | torch.device = "auto",
+) -> list[Scene]:
+    """The scenes of a dataset's episodes, with their goals, in the order of their scene ids; each is named by its id.
+
+    Other arguments as in `load_scene`; `device` renders objects of files without view points.
+    """
+    kind = GOALS[dataset.kind]
+    with named(dataset):
+        if kind.lacks_goals(dataset):
+            appearance = appearance or True  # view points are made from the ids of objects
+        ids = played_scene_ids(dataset.episodes, scenes_dir)
+        found = load_all(ids.values(), settings, appearance, scenes_dir)
+        scenes = [scene._replace(name=name) for scene, name in zip(found, ids, strict=True)]
+        return kind.with_goals_of(dataset, scenes, device)
+
+
+def played_scene_ids(episodes: Iterable[Episode], scenes_dir: str | Path = SCENES_DIR) -> dict[str, str]:
+    """Scene ids for `load_scene` by the scene ids of episodes, sorted; the file's own folder is searched last."""
+    scenes = {episode.scene_id: episode for episode in episodes}
+    return {name: located(scenes[name].scene, Path(scenes_dir), scenes[name].folder) for name in sorted(scenes)}
+
+
+def placed(dataset: EpisodeDataset, scenes: Sequence[Scene], config: Any = None) -> EpisodeDataset:
+    """The dataset with positions in the frames of its scenes, which have their goals.
+
+    `config`: the task's, whose success distance decides which goals an agent can reach. EpisodeError for the first
+    episode that cannot be played.
+    """
+    by_name = {scene.name: scene for scene in scenes}
+    with named(dataset):
+        episodes = check_episodes(dataset.episodes, by_name, dataset.kind, success_distance_of(config))
+    return dataset.with_episodes(episodes)
+
+
+def success_distance_of(config: Any) -> float:
+    """Success distance of a task's configuration, metres; inf where it has none."""
+    return getattr(config, "success_distance", math.inf)
+
+
+def check_episodes(
+    episodes: Sequence[Episode], scenes: Mapping[str, Scene], kind: str = "point", success_distance: float = math.inf
+) -> list[Episode]:
+    """The episodes in the frames of their scenes. EpisodeError for the first one that cannot be played.
+
+    Args:
+        episodes: episodes with goals of one kind.
+        scenes: scenes by scene id, with their goals.
+        kind: name of the kind.
+        success_distance: as in `GoalKind.unplayable`.
+    """
+    episodes = in_scene_frames(episodes, {name: scene.mesh.origin for name, scene in scenes.items()})
+    for scene_id, group in group_by_scene(episodes).items():
+        if scene_id not in scenes:
+            raise EpisodeError(f"{group[0].label}: field 'scene_id': found a scene that is not loaded")
+        for _, problem in GOALS[kind].unplayable(group, scenes[scene_id], success_distance):
+            raise EpisodeError(problem)
+    return episodes

@@ -1,1 +1,0 @@
-"""Prepared scenes: one file each, mapped into memory."""

@@ -1,0 +1,1 @@
+"""Scenes from files and from seeds: `load_scene` and `load_scenes` (`load.py`), `load_dataset` (`datasets.py`)."""

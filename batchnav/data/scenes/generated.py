@@ -1,0 +1,58 @@
+"""Procedural scenes: made once for each body, then kept in the cache as prepared scenes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from batchnav.data.scenes.ids import GeneratedRef
+from batchnav.data.scenes.prepared import SUFFIX, load_prepared, save_prepared
+from batchnav.errors import MeshError
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.procedural import replace_textures, restore_textures
+from batchnav.runtime.cache import versioned_cache_folder, warn_not_kept
+from batchnav.scene.scene import Scene, bake, make_scene
+from batchnav.types import Surface
+
+
+def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> Scene:
+    """A procedural scene from the cache. If the cache does not have it, it is made and stored there."""
+    files = _cache_files(ref, settings, appearance)
+    for file in filter(Path.is_file, files):
+        try:
+            return _with_surface(load_prepared(file, appearance), restore_textures)
+        except MeshError:  # a damaged file is made again
+            file.unlink(missing_ok=True)
+    to_bake, visible = ref.family.meshes(ref.seed, appearance)
+    scene = make_scene(ref.scene_id, visible, bake(to_bake, ref.scene_id, settings or NavMeshSettings()))
+    kept = _with_surface(scene, replace_textures)
+    try:
+        save_prepared(kept, files[-1], durable=False)  # a lost file is made again
+    except MeshError as error:
+        warn_not_kept(error)
+    return scene
+
+
+def is_cached(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> bool:
+    """True where the cache has the scene."""
+    return any(map(Path.is_file, _cache_files(ref, settings, appearance)))
+
+
+def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
+    """The scene with its surface changed, where it has one."""
+    surface = scene.mesh.surface
+    return scene._replace(mesh=scene.mesh._replace(surface=surface and change(surface)))
+
+
+def _cache_files(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> list[Path]:
+    """Files of the cache that may hold the scene; the last is where a new one is written.
+
+    A file's name is FAMILY_SEED.scene; with other settings than the defaults it also has a hash of them. A scene made
+    without `appearance` is FAMILY_SEED_bare.scene: its surface takes half of the time to make a scene.
+    """
+    settings = settings or NavMeshSettings()
+    is_default = settings == NavMeshSettings()
+    tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
+    stem, folder = f"{ref.scene_id.replace(':', '_')}{tag}", versioned_cache_folder("houses", __name__)
+    return [folder / f"{stem}{end}{SUFFIX}" for end in ([""] if appearance else ["", "_bare"])]

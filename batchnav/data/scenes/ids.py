@@ -1,0 +1,147 @@
+"""Scene ids, parsed once into a `SceneRef`; lists of scene ids from ranges and folders; the registry of scene sources.
+
+A scene id is one of
+
+    FAMILY:SEED                               a procedural scene, as "house:7"; `procedural/__init__.py` lists families
+    NAME.scene_dataset_config.json:SCENE      a scene of a dataset that the config describes
+    PREFIX:ANYTHING                           a scene of a source in `SCENE_SOURCES`
+    PATH                                      a mesh file, a prepared scene, a file whose suffix is in `SCENE_SOURCES`,
+                                              or a stage below Habitat's scene folder
+
+`load.py` finds what a `SceneRef` refers to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchnav.data.scenes.mesh_files import is_hidden, mesh_files_in
+from batchnav.data.scenes.prepared import SUFFIX
+from batchnav.data.scenes.scene_dataset import DATASET_CONFIG
+from batchnav.errors import MeshError
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.procedural import FAMILIES, SceneFamily
+from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.scene import Scene
+
+_SEED_RANGES = re.compile(r"([^:]+):(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*)", re.ASCII)
+"""A word, and numbers and ranges of numbers."""
+SceneLoader = Callable[[str, NavMeshSettings | None, AppearanceConfig | bool], Scene]
+"""load(name, settings, appearance): the scene id, or the path of the file that was found; the others as in
+`load_scene`."""
+SCENE_SOURCES: dict[str, SceneLoader] = {}
+"""Scene sources of your own: the prefix of ids with its colon, as "maze:", or the suffix of files, as ".rooms"."""
+
+
+@dataclass(frozen=True)
+class GeneratedRef:
+    """A procedural scene."""
+
+    scene_id: str
+    family: SceneFamily
+    seed: int
+
+
+@dataclass(frozen=True)
+class DatasetRef:
+    """A scene of a dataset that a `*.scene_dataset_config.json` file (`config`) describes."""
+
+    scene_id: str
+    config: Path
+    name: str
+
+
+@dataclass(frozen=True)
+class SourceRef:
+    """A scene of a source in `SCENE_SOURCES` whose ids have a prefix."""
+
+    scene_id: str
+    load: SceneLoader
+
+
+@dataclass(frozen=True)
+class FileRef:
+    """A file: a mesh, a prepared scene, or a file with a loader in `SCENE_SOURCES`."""
+
+    scene_id: str
+    load: SceneLoader | None = None
+
+    @property
+    def path(self) -> Path:
+        """The scene id as a path."""
+        return Path(self.scene_id)
+
+    @property
+    def is_prepared(self) -> bool:
+        """True where the file is a prepared scene, by its name."""
+        return self.path.suffix == SUFFIX
+
+
+SceneRef = GeneratedRef | DatasetRef | SourceRef | FileRef
+
+
+def parse_scene_id(scene_id: str) -> SceneRef:
+    """The kind and the parts of a scene id; no file is read. MeshError where a seed is no whole number."""
+    family, colon, seed = scene_id.partition(":")
+    if colon and family in FAMILIES:
+        if not (seed.isascii() and seed.isdigit()):
+            raise MeshError(
+                f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{family}:7'; "
+                f"lists of scenes take several seeds, as in '{family}:0-3,7'"
+            )
+        return GeneratedRef(scene_id, FAMILIES[family], int(seed))
+    config, marker, name = scene_id.rpartition(f"{DATASET_CONFIG}:")
+    if marker:
+        return DatasetRef(scene_id, Path(config + DATASET_CONFIG), name)
+    if family + colon in SCENE_SOURCES:
+        return SourceRef(scene_id, SCENE_SOURCES[family + colon])
+    return FileRef(scene_id, SCENE_SOURCES.get(Path(scene_id).suffix.lower()))
+
+
+def has_random_materials(scene_id: str) -> bool:
+    """True where the materials of a scene can be randomised: procedural scenes; prepared ones may be procedural."""
+    ref = parse_scene_id(scene_id)
+    if isinstance(ref, GeneratedRef):
+        return ref.family.random_materials
+    return isinstance(ref, FileRef) and ref.is_prepared
+
+
+def scene_ids(names: Iterable[str]) -> list[str]:
+    """Scene ids, where "FAMILY:0-3,7" expands to one id per seed, and a folder to the scenes in it.
+
+    MeshError where a range has no seeds or a folder no scenes.
+    """
+    ids: list[str] = []
+    if isinstance(names, (str, Path)) or not isinstance(names, Iterable):
+        raise MeshError(f"names: found {str(names)!r}, expected a list of names, such as [{str(names)!r}]")
+    for name in map(str, names):
+        seeds = _SEED_RANGES.fullmatch(name)
+        if seeds and (seeds[1] in FAMILIES or f"{seeds[1]}:" in SCENE_SOURCES):
+            parts = [(*map(int, part.split("-")),) for part in seeds[2].split(",")]
+            found = [f"{seeds[1]}:{seed}" for part in parts for seed in range(part[0], part[-1] + 1)]
+            if any(part[0] > part[-1] for part in parts):
+                found = []
+        else:
+            seeds = None
+            found = [str(file) for file in scenes_in(Path(name))] if os.path.isdir(name) else [name]
+        if not found:
+            what = "a range without seeds" if seeds else f"a folder without prepared scenes (*{SUFFIX}) or mesh files"
+            raise MeshError(f"{name}: found {what}, expected at least one scene")
+        ids += found
+    return ids
+
+
+def prepared_in(folder: Path) -> list[Path]:
+    """The prepared scenes in a folder, without those that belong to a `.glb` of the same name."""
+    files = [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not is_hidden(file)]
+    return [file for file in files if not file.with_suffix(".glb").is_file()]
+
+
+def scenes_in(folder: Path) -> list[Path]:
+    """The prepared scenes in a folder; where it has none, its mesh files, and files of the sources of your own."""
+    own = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in SCENE_SOURCES and not is_hidden(file)]
+    return prepared_in(folder) or sorted({*mesh_files_in(folder), *own})

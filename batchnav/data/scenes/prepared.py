@@ -1,0 +1,249 @@
+"""File format of prepared scenes: mesh, BVH and navmesh of one scene in one memory-mapped file.
+
+The file is a safetensors file (a JSON header, then plain arrays) with these arrays:
+
+    vertices f32 [V, 3]   faces i32 [F, 3]      the mesh
+    nodes f32 [M, 16]     triangles f32 [F, 12] order i32 [F]     its BVH (scene/bvh.py)
+    navmesh u8 [B]                              Habitat's `.navmesh` file
+
+and the arrays of `types.Surface`, where the mesh has a surface; the metadata field "surface" holds materials, samplers
+and category names:
+
+    material i32 [F]      uv f32 [F, 3, 2]      color u8 [F, 3, 4]
+    object_id i32 [F]     category i32 [F]      finish i32 [M, 4]
+    tile i32 [F]          tile_uv f32 [F, 3, 2] tiles i32 [B, 3]    tile_ids i32 [T, 2]
+    texture_0, texture_1 ... u8 [h, w, 4]
+
+If ids have a mesh of their own (`Scene.semantic`), the file also has that mesh's arrays, without a navmesh, with names
+that begin with "ids."; the metadata field "ids" is its "surface".
+
+The metadata hold a checksum of each array, the version of the BVH's layout, and a fingerprint of the scene's source
+(`fingerprint`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from batchnav.data.scenes.islands import keep_islands
+from batchnav.data.scenes.source import SceneSource
+from batchnav.errors import MeshError, printable
+from batchnav.geometry import triangle
+from batchnav.navmesh import file as navmesh_file
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
+from batchnav.scene import bvh
+from batchnav.scene.bvh import BVH
+from batchnav.scene.checks import check_scene_arrays
+from batchnav.scene.frames import recentred
+from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
+from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.mesh import appearance_config
+from batchnav.scene.scene import Scene, baker_version, is_baked_for
+from batchnav.scene.surface import check_surface
+from batchnav.types import FAR, Material, Surface, Texture, TriangleMesh
+
+SUFFIX = ".scene"
+_KIND = "batchnav scene 2"
+_ARRAYS = {
+    "vertices": ("float32", 3), "faces": ("int32", 3), "nodes": ("float32", 16), "triangles": ("float32", 12),
+    "order": ("int32", None), "navmesh": ("uint8", None),
+}  # fmt: skip
+"""Data type and row length of each array; None for one-dimensional arrays."""
+_IDS = "ids."
+"""Prefix of the names of arrays that belong to the mesh with the ids."""
+_SURFACE = ("material", "uv", "color", "object_id", "category", "finish", *TILE_FIELDS)
+"""Optional arrays of the surface."""
+_TEXTURE = "texture_"
+
+
+def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: bool = True) -> None:
+    """Write a prepared scene atomically; equal scenes give equal bytes. MeshError where writing fails.
+
+    Args:
+        scene: the scene.
+        path: file to write.
+        made_from: `fingerprint` of the scene's source.
+        durable: as in `runtime.files.atomic.replacing`.
+    """
+    surface, arrays = _mesh_arrays(scene)
+    arrays["navmesh"] = np.frombuffer(bytearray(navmesh_file.serialise(scene.navmesh.file)), np.uint8)
+    ids = {}
+    if scene.semantic is not None:
+        ids["ids"], of_ids = _mesh_arrays(scene.semantic)
+        arrays |= {_IDS + name: array for name, array in of_ids.items()}
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    sums = {name: zlib.crc32(array.data) for name, array in arrays.items()}
+    metadata = {
+        "kind": _KIND, "name": printable(scene.name), "made_from": made_from, "dropped": str(scene.mesh.num_dropped),
+        "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface, "origin": json.dumps(scene.mesh.origin),
+        **ids,
+    }  # fmt: skip
+    with replacing(Path(path), MeshError, durable=durable) as part:
+        part.write_bytes(safetensors_bytes(arrays, metadata))
+
+
+def load_prepared(path: str | Path, appearance: AppearanceConfig | bool = True) -> Scene:
+    """A prepared scene, mapped into memory. MeshError where the file is damaged or of another kind.
+
+    `appearance`: False to read no surface; True for the default settings; or settings, of which only `ids` has an
+    effect (textures have the size at which they were prepared).
+    """
+    path, config = Path(path), appearance_config(appearance)
+    try:
+        # torch maps the file; NumPy's reader would copy it.
+        with open_tensors(path, MeshError) as file:
+            metadata = _metadata(file, path)
+            has_ids = "ids" in metadata and config is not None and config.ids
+            expected = _ARRAYS | {_IDS + key: kind for key, kind in _ARRAYS.items() if has_ids and key != "navmesh"}
+            found = [name for name in file.keys() if config and (has_ids or not name.startswith(_IDS))]  # noqa: SIM118
+            arrays = {name: file.get_tensor(name).numpy() for name in {*expected, *found}}
+        sums = json.loads(metadata["sums"])
+        for key, (kind, width) in expected.items():
+            array = arrays[key]
+            if array.dtype != kind or array.shape[1:] != (() if width is None else (width,)):
+                raise MeshError(f"{path}: array {key!r}: found {array.dtype} {list(array.shape)}, expected {kind}")
+        for key, array in arrays.items():
+            if zlib.crc32(np.ascontiguousarray(array).data) != sums[key]:
+                raise MeshError(f"{path}: array {key!r} is damaged: its checksum differs; prepare the scene again")
+        name, dropped = metadata["name"], int(metadata["dropped"])
+        if dropped < 0:
+            raise ValueError(f"found {dropped} dropped triangles, expected 0 or more")
+        surface = None if config is None else _surface_of(metadata["surface"], arrays)
+        of_ids = {key.removeprefix(_IDS): array for key, array in arrays.items() if key.startswith(_IDS)}
+        ids = _surface_of(metadata["ids"], of_ids) if has_ids else None
+        x, y, z = map(float, json.loads(metadata.get("origin", "[0, 0, 0]")))
+        if not np.isfinite([x, y, z]).all():
+            raise ValueError(f"found origin ({x}, {y}, {z}), expected finite coordinates")
+    except tensor_errors() as error:
+        raise MeshError(f"{path}: is not a prepared scene ({error}); prepare it again") from error
+    navmesh = NavMesh(navmesh_file.parse(arrays["navmesh"].tobytes(), str(path)))
+    semantic = _scene_of(name, of_ids, ids, navmesh, str(path)) if has_ids else None
+    scene = _scene_of(name, arrays, surface, navmesh, str(path))
+    return scene._replace(mesh=scene.mesh._replace(num_dropped=dropped, origin=(x, y, z)), semantic=semantic)
+
+
+def _mesh_arrays(scene: Scene) -> tuple[str, dict[str, np.ndarray]]:
+    """A scene's surface as JSON text; and the arrays of mesh, BVH and surface."""
+    surface, arrays = _surface_arrays(scene.mesh.surface)
+    return surface, {
+        "vertices": scene.mesh.vertices, "faces": scene.mesh.faces, "nodes": scene.bvh.nodes,
+        "triangles": scene.bvh.triangles, "order": scene.bvh.order, **arrays,
+    }  # fmt: skip
+
+
+def _scene_of(name: str, arrays: dict[str, np.ndarray], surface: Surface | None, navmesh: NavMesh, path: str) -> Scene:
+    """A scene of checked arrays. MeshError, with `path`, for invalid ones."""
+    surface = surface and check_surface(surface, len(arrays["faces"]), path)
+    mesh = TriangleMesh(arrays["vertices"], arrays["faces"], surface=surface)
+    bvh = BVH(arrays["nodes"], arrays["triangles"], arrays["order"])
+    check_scene_arrays(mesh, bvh, path)
+    if np.abs(mesh.vertices).max() > FAR and recentred(mesh.vertices, mesh.faces, mesh.origin, path)[1] != mesh.origin:
+        raise MeshError(f"{path}: is far from the origin, where float32 is too coarse; prepare it again")
+    return Scene(name, mesh, navmesh, bvh)
+
+
+def _surface_arrays(surface: Surface | None) -> tuple[str, dict[str, np.ndarray]]:
+    """A surface as JSON text and arrays. Pixels that several textures share are stored once."""
+    if surface is None:
+        return "null", {}
+    arrays = {name: getattr(surface, name) for name in _SURFACE if getattr(surface, name) is not None}
+    numbers: dict[int, int] = {}
+    textures = []
+    for texture in surface.textures:
+        number = numbers.setdefault(id(texture.pixels), len(numbers))
+        arrays[f"{_TEXTURE}{number}"] = texture.pixels
+        textures.append([number, list(texture.wrap), texture.magnify, texture.minify])
+    materials = [[list(material.color), material.texture] for material in surface.materials]
+    return json.dumps({"materials": materials, "textures": textures, "categories": list(surface.categories)}), arrays
+
+
+def _surface_of(text: str, arrays: dict[str, np.ndarray]) -> Surface | None:
+    """The surface of JSON text and arrays. Fields are not validated here: `check_surface` does that."""
+    stored = json.loads(text)
+    if stored is None:
+        return None
+    textures = [
+        Texture(arrays[f"{_TEXTURE}{number}"], tuple(wrap), magnify, minify)
+        for number, wrap, magnify, minify in stored["textures"]
+    ]
+    materials = [Material(tuple(color), texture) for color, texture in stored["materials"]]
+    columns = {name: arrays[name] for name in _SURFACE if name in arrays}
+    return Surface(
+        materials=tuple(materials), textures=tuple(textures), categories=tuple(stored["categories"]), **columns
+    )
+
+
+def load_source(
+    source: SceneSource, settings: NavMeshSettings | None = None, appearance: AppearanceConfig | bool = True
+) -> Scene:
+    """A scene from its prepared file where that is up to date, otherwise from its source files.
+
+    A prepared scene whose navmesh was baked for another body than that of `settings` is not used: the source files are
+    read and a navmesh is baked. Raises MeshError, and NavMeshError where the source has a navmesh file for another body
+    (`SceneSource.load_navmesh`).
+    """
+    found = made_from(source.prepared)
+    if found is not None and found in (fingerprint(source), fingerprint(dataclasses.replace(source, islands="all"))):
+        scene = load_prepared(source.prepared, appearance)._replace(name=source.name)
+        if found != fingerprint(source):
+            scene = keep_islands(scene, source.islands)
+        if settings is None or is_baked_for(scene.navmesh, settings):
+            return scene
+    return source.load(settings, appearance)
+
+
+def made_from(path: Path) -> str | None:
+    """The source fingerprint in a prepared scene; None where there is no readable file."""
+    if not path.is_file():
+        return None
+    try:
+        with open_tensors(path, MeshError) as file:
+            return _metadata(file, path).get("made_from")
+    except MeshError:
+        return None
+    except tensor_errors():
+        return None
+
+
+def fingerprint(source: SceneSource) -> str:
+    """Hash of everything that a scene is made from.
+
+    That is: paths, sizes and modification times of its files, their placement, rules (`two_sided`, `islands`), and the
+    source code that bakes navmeshes and defines the layout of BVHs.
+    """
+    parts = [
+        (part.asset, part.linear.tolist(), part.translation.tolist(), part.at_centre, part.object_id, part.category)
+        for part in source.parts
+    ]
+    how = source.two_sided, source.islands
+    digest = hashlib.sha256(f"{baker_version()} {_tree_version()} {parts} {how}".encode())
+    for file in source.files:
+        state = file.stat() if file.is_file() else None
+        digest.update(os.fsencode(f"{file.name} {state and (state.st_size, state.st_mtime_ns)}\n"))
+    return digest.hexdigest()
+
+
+def _metadata(file, path: Path) -> dict[str, str]:
+    metadata = file.metadata() or {}
+    if metadata.get("kind") != _KIND:
+        raise MeshError(f"{path}: found a file of kind {metadata.get('kind')!r}, expected {_KIND!r}; prepare it again")
+    if metadata.get("tree") != _tree_version():
+        raise MeshError(f"{path}: was prepared by another version of batchnav; prepare it again")
+    return metadata
+
+
+@functools.cache
+def _tree_version() -> str:
+    """Hash of the source code that builds BVHs and defines their rows."""
+    sources = [Path(str(module.__file__)).read_bytes() for module in (bvh, triangle)]
+    return hashlib.sha256(b"".join(sources)).hexdigest()[:16]

@@ -1,1 +1,0 @@
-"""Scenes before they are loaded: mesh files with their places, navmesh files, annotations."""
