@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from batchnav.learning.config import LearnerConfig
-from batchnav.policy.triton_support import has_triton
+from batchnav.runtime.device import has_triton
 from batchnav.runtime.distributed import Ranks
 
 if TYPE_CHECKING:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import importlib.util
 import os
 import platform
+import shutil
 from pathlib import Path
 
 import torch
@@ -90,3 +93,31 @@ def machine(device: str | torch.device) -> str:
         model = names[0] if names else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"CPU: {model}, {number_of(cores or 1, 'core')}"
+
+
+# Check whether a device, the installation and Triton's version support this package's Triton kernels
+
+CAPABILITY = 8, 0
+"""Lowest compute capability with bfloat16 matrix products."""
+OLDEST = 3, 5
+"""Lowest Triton version, included in torch 2.9: the first whose products may have fewer than 16 rows."""
+
+
+def has_triton(device: torch.device) -> bool:
+    """True where a device is a GPU with bfloat16 products and Triton can compile for it.
+
+    A module calls this when it moves to a device, and stores the result, since compiled code cannot call it.
+    """
+    return device.type == "cuda" and _triton_is_installed() and torch.cuda.get_device_capability(device) >= CAPABILITY
+
+
+@functools.cache
+def _triton_is_installed() -> bool:
+    """True where a recent Triton is installed, and the C compiler that it needs for its first kernel."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return compiler is not None and importlib.util.find_spec("triton") is not None and _triton_version() >= OLDEST
+
+
+def _triton_version() -> tuple[int, ...]:
+    """Major and minor version of Triton."""
+    return tuple(map(int, importlib.import_module("triton").__version__.split(".")[:2]))

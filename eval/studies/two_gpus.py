@@ -6,7 +6,7 @@
 
 Parts:
 
-    speed     measure training throughput on one GPU and on both (eval/speed_train.py)
+    speed     measure training throughput on one GPU and on both (`batchnav bench train`)
     same      compare the losses of both GPUs with those of one process that learns from the same minibatches; compare
               the weights of the ranks after 50 updates
     restart   train under torchrun, kill one process (SIGKILL), check that the run recovers, and resume it on one GPU
@@ -116,13 +116,13 @@ def report(part: str, **found) -> None:
     print(json.dumps({"part": part, **found}), flush=True)
 
 
-def launched(program: str, ranks: int, arguments: list[str], max_restarts: int = 0) -> list[str]:
-    """Command line of a program of the checkout: one process, or `ranks` processes under torchrun."""
+def launched(program: list[str], ranks: int, arguments: list[str], max_restarts: int = 0) -> list[str]:
+    """Command line of a program, a file or "-m" and its name: one process, or `ranks` processes under torchrun."""
     start = [sys.executable]
     if ranks > 1:
         start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
         start += [f"--max-restarts={max_restarts}"]
-    return [*start, str(ROOT / program), *arguments]
+    return [*start, *program, *arguments]
 
 
 def results_of(command: list[str], options: Options) -> list[dict]:
@@ -152,7 +152,7 @@ def speed(options: Options) -> None:
     )
     alone = None
     for ranks in (1, options.ranks):
-        rows = results_of(launched("eval/speed_train.py", ranks, [*map(str, arguments)]), options)
+        rows = results_of(launched(["-m", "batchnav", "bench", "train"], ranks, [*map(str, arguments)]), options)
         whole = next(row for row in rows if row["params"]["part"] == "whole")
         alone = alone or whole["value"]
         kept = ("value", "p5", "p95", "per_gpu", "communication", "all_reduce", "share_of_policy_only", "gigabytes")
@@ -261,7 +261,9 @@ def restart(options: Options) -> None:
     words += ["--compile"] * options.compile + ["--graphs"] * options.graphs
     log = out.with_suffix(".log")
     out.parent.mkdir(parents=True, exist_ok=True)
-    command = launched("train/pointnav.py", options.ranks, [*words, "--ppo.total-frames", str(updates * frames)], 2)
+    command = launched(
+        [str(ROOT / "train" / "pointnav.py")], options.ranks, [*words, "--ppo.total-frames", str(updates * frames)], 2
+    )
     with log.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
         try:
@@ -276,7 +278,9 @@ def restart(options: Options) -> None:
     report("restart", killed_at=killed_at, saved=saved, status=status, last=seen[-1], messages=resumed)
     assert status == 0 and seen[-1] >= updates * frames, f"the run did not complete, see {log}"
     assert seen == sorted(set(seen)), "rows of metrics.jsonl are missing or duplicated"
-    more = launched("train/pointnav.py", 1, [*words, "--ppo.total-frames", str((updates + 6) * frames)])
+    more = launched(
+        [str(ROOT / "train" / "pointnav.py")], 1, [*words, "--ppo.total-frames", str((updates + 6) * frames)]
+    )
     done = subprocess.run(
         [*more, "--allow-changes"], cwd=ROOT, capture_output=True, text=True, timeout=options.seconds
     )  # fmt: skip

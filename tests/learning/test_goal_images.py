@@ -9,7 +9,7 @@ from toys import Toy
 
 from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic
-from batchnav.policy.film import FiLMEncoder
+from batchnav.policy.encoder import FiLMEncoder
 
 SIDE, STEPS = 16, 4
 FUSIONS = pytest.mark.parametrize("film", [(), ("imagegoal",)], ids=["early", "film"])

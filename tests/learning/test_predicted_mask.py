@@ -13,8 +13,8 @@ from batchnav.errors import ConfigError
 from batchnav.learning import PPO, PPOConfig
 from batchnav.learning.losses import POSITIVE_WEIGHT, mask_loss
 from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
+from batchnav.policy.actor_critic import PRIOR, MaskHead
 from batchnav.policy.config import PolicyConfig
-from batchnav.policy.mask_head import PRIOR, MaskHead
 
 CONFIG = policy_config(
     encoder="simple_cnn", base_width=8, mask_width=8, visual_size=16, hidden_size=16, layers=0, embedding_size=6,

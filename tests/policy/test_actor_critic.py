@@ -16,7 +16,7 @@ from batchnav.policy.actions import sample_categorical
 from batchnav.policy.config import MEMORIES, PolicyConfig
 from batchnav.policy.lstm import EpisodicLSTM
 from batchnav.policy.memory import Memory, map_state
-from batchnav.policy.observations import log_distance
+from batchnav.policy.observations import EPS, RunningNorm, log_distance
 
 ROUNDING = 1e-5  # float32, the same sums in batches of another size
 SMALL = policy_config(base_width=4, visual_size=12, hidden_size=16, layers=2, embedding_size=6, polar=("goal",))
@@ -248,3 +248,70 @@ def test_images_of_one_size_are_channels_of_one_and_bytes_are_scaled():
     from_bytes = policy.act({"depth": depth, "rgb": rgb, "left_depth": left}, *first)
     from_floats = policy.act({"depth": depth, "rgb": rgb / 255, "left_depth": left}, *first)
     torch.testing.assert_close(from_bytes.log_prob, from_floats.log_prob)
+
+
+# Running mean and variance of images
+
+FEW = policy_config(base_width=4, visual_size=12, hidden_size=16, normalized=("rgb",))
+IMAGES = spaces.Dict(
+    {"rgb": spaces.Box(0, 255, (3, 16, 16), np.uint8), "depth": spaces.Box(0.0, 1.0, (1, 16, 16), np.float32)}
+)
+
+
+def rollouts(count, kind=torch.uint8):
+    generator = torch.Generator().manual_seed(0)
+    images = [torch.randint(40 * k, 100 + 50 * k, (4, 6, 3, 16, 16), generator=generator) for k in range(count)]
+    return [image.to(torch.uint8) if kind == torch.uint8 else image / 255.0 for image in images]
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.float32])
+def test_mean_and_variance_of_all_rollouts(kind):
+    norm, seen = RunningNorm(3), rollouts(4, kind)
+    for images in seen:
+        norm.update(images)
+    values = torch.cat(seen).double() / (255.0 if kind == torch.uint8 else 1.0)
+    torch.testing.assert_close(norm.mean.double(), values.mean((0, 1, 3, 4)), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(norm.var.double(), values.var((0, 1, 3, 4), correction=0), atol=1e-6, rtol=1e-4)
+    found = norm(values.float()).double()
+    torch.testing.assert_close(found.mean((0, 1, 3, 4)), torch.zeros(3).double(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(found.std((0, 1, 3, 4)), torch.ones(3).double(), atol=1e-3, rtol=0)
+
+
+def test_parts_of_rollouts_in_several_processes_are_counted_as_one():
+    whole, parts = RunningNorm(3), [RunningNorm(3), RunningNorm(3)]
+    for images in rollouts(3):
+        whole.update(images)
+        told = []
+        for half in images.chunk(2, dim=1):
+            RunningNorm(3).update(half, lambda found, told=told: told.append(found) or found)
+        for part, half in zip(parts, images.chunk(2, dim=1), strict=True):
+            part.update(half, lambda found, told=told: (told[0] + told[1]) / 2)
+    for part in parts:
+        torch.testing.assert_close(part.mean, whole.mean)
+        torch.testing.assert_close(part.var, whole.var)
+
+
+def test_before_the_first_rollout_images_stay_as_they_are():
+    image = torch.rand(2, 3, 8, 8)
+    torch.testing.assert_close(RunningNorm(3)(image), image, atol=EPS, rtol=EPS)
+
+
+def test_an_image_of_one_colour_stays_finite():
+    norm = RunningNorm(3)
+    norm.update(torch.full((2, 2, 3, 4, 4), 255, dtype=torch.uint8))
+    assert norm.var.max() < 1e-6 and torch.isfinite(norm(torch.ones(1, 3, 4, 4))).all()
+
+
+def test_a_policy_normalises_images_and_saves_the_statistics():
+    torch.manual_seed(0)
+    policy = ActorCritic(IMAGES, spaces.Discrete(4), FEW)
+    obs = {"rgb": rollouts(1)[0], "depth": torch.rand(4, 6, 1, 16, 16)}
+    read = [policy._prepare_image(name, obs[name]) for name in ("rgb", "depth")]
+    torch.testing.assert_close(read[0], obs["rgb"] / 255.0, atol=EPS, rtol=EPS)
+    policy.update_norms(obs)
+    assert policy._prepare_image("rgb", obs["rgb"]).mean().abs() < 1e-4
+    assert policy._prepare_image("depth", obs["depth"]) is obs["depth"]
+    again = ActorCritic(IMAGES, spaces.Discrete(4), FEW)
+    again.load_state_dict(policy.state_dict())
+    torch.testing.assert_close(again.norms["rgb"].mean, policy.norms["rgb"].mean)
+    assert not ActorCritic(IMAGES, spaces.Discrete(4), policy_config(base_width=4)).norms

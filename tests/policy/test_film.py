@@ -13,10 +13,9 @@ from torch.nn import functional as F
 
 from batchnav.config import to_dict
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.policy import ActorCritic, load_policy, save_policy
+from batchnav.policy import ENCODERS, ActorCritic, load_policy, save_policy
 from batchnav.policy.config import PolicyConfig
-from batchnav.policy.encoder import ENCODERS, modulated
-from batchnav.policy.film import FiLMEncoder
+from batchnav.policy.encoder import FiLMEncoder, modulated
 from batchnav.policy.weights import load_weights
 
 ROUNDING = 2e-5  # float32, the same sums in batches of another size

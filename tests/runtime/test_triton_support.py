@@ -8,10 +8,11 @@ import pytest
 import torch
 from networks import sizes
 
-from batchnav.policy import encoder, lstm, triton_support
+from batchnav.policy import encoder, lstm
 from batchnav.policy.encoder import SEResNet9
 from batchnav.policy.lstm import EpisodicLSTM
-from batchnav.policy.triton_support import has_triton
+from batchnav.runtime import device
+from batchnav.runtime.device import has_triton
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,10 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 )  # fmt: skip
 def test_triton_needs_its_compiler(monkeypatch, compiler, installed, version, expected):
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(triton_support.shutil, "which", lambda name: compiler)
-    monkeypatch.setattr(triton_support.importlib.util, "find_spec", lambda name: installed or None)
-    monkeypatch.setattr(triton_support, "_version", lambda: version)
-    assert triton_support._is_installed.__wrapped__() == expected
+    monkeypatch.setattr(device.shutil, "which", lambda name: compiler)
+    monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: installed or None)
+    monkeypatch.setattr(device, "_triton_version", lambda: version)
+    assert device._triton_is_installed.__wrapped__() == expected
 
 
 def test_the_cpu_has_no_triton():
