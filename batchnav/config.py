@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 __all__ = [
     "BASE", "CHOICES", "KINDS", "PRESETS", "Registry", "Sections", "bounded", "from_dict", "in_range", "load_config",
-    "sectioned", "shortened", "to_dict", "validate",
+    "ranges", "sectioned", "shortened", "to_dict", "validate",
 ]  # fmt: skip
 
 MAX_BYTES, MAX_DEPTH, MAX_VALUES = 2**20, 32, 100_000
@@ -170,6 +170,12 @@ def bounded(default: Any, low: float, high: float) -> Any:
     The range holds for each value of a tuple; None is valid too where the annotation allows it.
     """
     return dataclasses.field(default=default, metadata={RANGE: (low, high)})
+
+
+def ranges(kind: type) -> dict[str, tuple[float, float]]:
+    """Ranges of a dataclass's fields by name. A field that a subclass declares again keeps its range."""
+    fields = [field for each in reversed(kind.__mro__) for field in vars(each).get("__dataclass_fields__", {}).values()]
+    return {field.name: field.metadata[RANGE] for field in fields if RANGE in field.metadata}
 
 
 def load_config(path: str | Path, kind: type[T]) -> T:
@@ -380,11 +386,10 @@ def validate(config: Any, where: str = "") -> None:
 
 def _check(config: Any) -> None:
     """ConfigError for a value of a dataclass out of the range of its field, or that its method `validate` refuses."""
-    for field in dataclasses.fields(config):
-        if RANGE in field.metadata:
-            value = getattr(config, field.name)
-            for single in value if isinstance(value, tuple) else () if value is None else (value,):
-                check_range(field.name, single, *field.metadata[RANGE])
+    for name, (low, high) in ranges(type(config)).items():
+        value = getattr(config, name)
+        for single in value if isinstance(value, tuple) else () if value is None else (value,):
+            check_range(name, single, low, high)
     if hasattr(config, "validate"):
         config.validate()
 

@@ -18,7 +18,7 @@ from batchnav.cli import COMMANDS, anticipation, bench, cartpole, data, doctor, 
 from batchnav.cli.bench import bench_options, describe
 from batchnav.cli.options import AnticipationOptions, CartPoleOptions
 from batchnav.cli.train import ALL_OPTIONS, configurations
-from batchnav.config import KINDS, to_dict
+from batchnav.config import KINDS, ranges, to_dict
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.procedural import FAMILIES
 from batchnav.runtime.command_line import option_texts
@@ -84,11 +84,14 @@ class Option(NamedTuple):
     default: Any
     """Default value; `inspect.Parameter.empty` for a required option."""
     text: str
+    range: str = ""
+    """Range of a number, to be appended to its type."""
 
 
 def options_of(kind: Callable[..., Any]) -> list[Option]:
     """The options of a dataclass or function. Fields of a dataclass-valued argument are options themselves."""
     texts, hints = option_texts(kind), typing.get_type_hints(kind)
+    limits = ranges(kind) if isinstance(kind, type) else {}
     annotated = typing.get_type_hints(kind, include_extras=True)
     found: list[Option] = []
     for name, parameter in inspect.signature(kind).parameters.items():
@@ -97,13 +100,13 @@ def options_of(kind: Callable[..., Any]) -> list[Option]:
             continue
         is_positional = tyro.conf.Positional in getattr(annotated[name], "__metadata__", ())
         option = name.upper() if is_positional else f"--{name.replace('_', '-')}"
-        found.append(Option(option, hints[name], parameter.default, texts[name]))
+        found.append(Option(option, hints[name], parameter.default, texts[name], _range_text(limits.get(name))))
     return found
 
 
 def _option_row(option: Option) -> tuple[str, ...]:
     is_required = option.default is inspect.Parameter.empty
-    kind = "yes, no" if option.type is bool else type_text(option.type)
+    kind = "yes, no" if option.type is bool else type_text(option.type) + option.range
     default = {True: "yes", False: "no"}[option.default] if option.type is bool else default_text(option.default)
     return f"`{option.name}`", kind, "required" if is_required else default, option.text
 
@@ -155,13 +158,20 @@ def _section(title: str, config: Any, path: str) -> str:
 def _keys(config: Any, path: str) -> str:
     """Table of the keys of a configuration that are no parts."""
     texts, hints = option_texts(type(config)), typing.get_type_hints(type(config))
+    limits = ranges(type(config))
     rows: list[Sequence[str]] = []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if not dataclasses.is_dataclass(value):
             key = f"`{path}.{field.name}`" if path else f"`{field.name}`"
-            rows.append((key, type_text(hints[field.name]), default_text(value), texts[field.name]))
+            kind = type_text(hints[field.name]) + _range_text(limits.get(field.name))
+            rows.append((key, kind, default_text(value), texts[field.name]))
     return options_table("key", rows) if rows else ""
+
+
+def _range_text(limits: tuple[float, float] | None) -> str:
+    """The range of a key, to be appended to its type."""
+    return "" if limits is None else f", {limits[0]:g} to {limits[1]:g}"
 
 
 def _preset_row(item: tuple[str, NavConfig]) -> tuple[str, str]:
@@ -173,7 +183,7 @@ def _preset_row(item: tuple[str, NavConfig]) -> tuple[str, str]:
 
 def _differences(before: Any, after: Any) -> str:
     """Keys of a configuration whose values differ from those in another one."""
-    old, new = _flat(to_dict(before)), _flat(to_dict(after))
+    old, new = (_flat(to_dict(config, complete=True)) for config in (before, after))
     return ", ".join(f"`{key}: {_plain(value)}`" for key, value in new.items() if value != old[key])
 
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import torch
 
 from batchnav.cartpole.env import CartPoleEnv
-from batchnav.cli.ranges import run
+from batchnav.cli.console import run
+from batchnav.config import bounded
 from batchnav.errors import ArgumentError
 from batchnav.learning import PPO, PPOConfig
 from batchnav.policy.actor_critic import ActorCritic
@@ -36,17 +37,17 @@ class Options:
 
     device: str = "cpu"
     """Device of environments and training: cpu, cuda, or auto for a GPU if there is one."""
-    num_envs: int = 4096
+    num_envs: int = bounded(4096, 1, 2**24)
     """Number of environments."""
-    num_steps: int = 64
+    num_steps: int = bounded(64, 1, 10_000)
     """Steps of each environment in a rollout."""
-    epochs: int = 4
+    epochs: int = bounded(4, 1, 10_000)
     """Passes over a rollout."""
-    minibatches: int = 4
+    minibatches: int = bounded(4, 1, 2**24)
     """Minibatches in a pass."""
-    seconds: float = 5.0
+    seconds: float = bounded(5.0, 1e-3, 86_400.0)
     """Seconds of one measurement."""
-    repeats: int = 3
+    repeats: int = bounded(3, 1, 100_000)
     """Measurements of each library."""
     libraries: tuple[str, ...] = ("ours", "single file", "stable_baselines3", "skrl", "rsl_rl", "torchrl")
     """Libraries to measure; "ours" is batchnav's learner, "single file" is train/ppo_single_file.py."""

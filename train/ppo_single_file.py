@@ -20,38 +20,39 @@ from torch import nn
 from torch.distributions import Categorical
 
 from batchnav import CartPoleEnv
-from batchnav.cli.ranges import run
+from batchnav.cli.console import run
+from batchnav.config import bounded
 
 
 @dataclass(frozen=True)
 class Args:
     """Hyperparameters of the run."""
 
-    seed: int = 0
+    seed: int = bounded(0, 0, 2**62)
     """Seed of initial weights, start states, action sampling and minibatches."""
     device: str = "cpu"
     """Device: cpu, cuda, or auto for a GPU if there is one."""
-    num_envs: int = 32
+    num_envs: int = bounded(32, 1, 2**24)
     """Number of environments."""
-    num_steps: int = 64
+    num_steps: int = bounded(64, 1, 10_000)
     """Number of steps of each environment in a rollout."""
-    total_frames: int = 60_000
+    total_frames: int = bounded(60_000, 1, 2**62)
     """Length of the run: steps of all environments together."""
-    learning_rate: float = 2e-3
+    learning_rate: float = bounded(2e-3, 1e-12, 1e3)
     """Learning rate of Adam, constant."""
-    gamma: float = 0.99
+    gamma: float = bounded(0.99, 0.0, 1.0)
     """Discount per step."""
-    gae_lambda: float = 0.98
+    gae_lambda: float = bounded(0.98, 0.0, 1.0)
     """Lambda of generalised advantage estimation."""
-    update_epochs: int = 10
+    update_epochs: int = bounded(10, 1, 10_000)
     """Number of passes over a rollout."""
-    num_minibatches: int = 4
+    num_minibatches: int = bounded(4, 1, 2**24)
     """Number of minibatches in a pass."""
-    clip_coef: float = 0.2
+    clip_coef: float = bounded(0.2, 1e-6, 1e3)
     """Clip range of the probability ratio."""
-    vf_coef: float = 0.5
+    vf_coef: float = bounded(0.5, 0.0, 1e6)
     """Coefficient of the value loss."""
-    max_grad_norm: float = 0.5
+    max_grad_norm: float = bounded(0.5, 1e-12, 1e12)
     """Largest norm of the gradient; a larger gradient is scaled down to it."""
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from batchnav.config import bounded
+
 SCENE = "house:121980"
 """Default scene: `procedural.BENCHMARK_HOUSE`."""
 
@@ -16,7 +18,7 @@ class LoadOptions:
 
     scenes: tuple[str, ...] = (SCENE,)
     """Scene ids: house:7, mesh files, prepared scenes."""
-    repeats: int = 9
+    repeats: int = bounded(9, 1, 100_000)
     """Number of repeats of each measurement; the median is printed."""
     record: bool = False
     """Append the results to eval/results/load.jsonl."""
@@ -30,9 +32,9 @@ class NavmeshOptions:
     """Scene ids of the scenes to bake; queries use the navmesh of the last one."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
-    batch: int = 2**20
+    batch: int = bounded(2**20, 1, 2**28)
     """Queries per call."""
-    repeats: int = 9
+    repeats: int = bounded(9, 1, 100_000)
     """Number of repeats of each measurement; the median is printed."""
     record: bool = False
     """Append the results to eval/results/navmesh.jsonl."""
@@ -44,9 +46,9 @@ class RenderOptions:
 
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
-    num_agents: tuple[int, ...] = ()
+    num_agents: tuple[int, ...] = bounded((), 1, 2**24)
     """Views per call; default 4096 on CUDA, 256 on the CPU."""
-    sizes: tuple[int, ...] = (64,)
+    sizes: tuple[int, ...] = bounded((64,), 1, 4096)
     """Sides of the square images, pixels."""
     scenes: tuple[str, ...] = (SCENE,)
     """Scene ids: house:7, mesh files; or houses:K, a batch of K procedural houses."""
@@ -56,11 +58,11 @@ class RenderOptions:
     """Sets of sensors, each measured separately: names joined by +, as rgb+depth."""
     culling: bool = False
     """Also measure OpenGL without each kind of culling and without any."""
-    repeats: int = 7
+    repeats: int = bounded(7, 1, 100_000)
     """Number of repeats of each measurement; the median is printed."""
     peers: bool = True
     """Also measure installed peers."""
-    seed: int = 0
+    seed: int = bounded(0, 0, 2**62)
     """Seed for sampling views."""
     record: bool = False
     """Append the results to eval/results/render.jsonl."""
@@ -76,15 +78,15 @@ class EnvOptions:
     """Scene ids: house:7, mesh files, prepared scenes."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
-    num_envs: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
+    num_envs: tuple[int, ...] = bounded((1, 4, 16, 64, 256, 1024), 1, 2**24)
     """Numbers of environments, each measured separately."""
     sensors: tuple[str, ...] = ("depth",)
     """Sets of sensors, each measured separately: names joined by +, as depth+waypoint."""
-    sizes: tuple[int, ...] = (64,)
+    sizes: tuple[int, ...] = bounded((64,), 1, 4096)
     """Sides of the square images, pixels."""
-    seconds: float = 0.5
+    seconds: float = bounded(0.5, 1e-3, 86_400.0)
     """Duration of a repeat, seconds."""
-    repeats: int = 7
+    repeats: int = bounded(7, 1, 100_000)
     """Number of repeats of each measurement; the median is printed."""
     record: bool = False
     """Append the results to eval/results/env.jsonl."""
@@ -98,19 +100,19 @@ class SimOptions:
     """Scene ids: house:7, mesh files, prepared scenes."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
-    num_envs: tuple[int, ...] = (256, 4096, 16384)
+    num_envs: tuple[int, ...] = bounded((256, 4096, 16384), 1, 2**24)
     """Numbers of environments, each measured separately."""
     tasks: tuple[str, ...] = ("pointnav",)
     """Names of tasks: pointnav, flee, explore, objectnav."""
     actions: tuple[Literal["all", "moving", "forward"], ...] = ("all", "moving")
     """Sets of sampled actions: all four; moving: without stop; forward: steps only."""
-    noise: tuple[float, ...] = (0.0,)
+    noise: tuple[float, ...] = bounded((0.0,), 0.0, 1000.0)
     """Multipliers of the actuation noise (LoCoBot, proportional controller)."""
-    steps: int = 200
+    steps: int = bounded(200, 1, 2**31 - 1)
     """Steps per repeat; fewer where they would take longer than `seconds`."""
-    seconds: float = 0.5
+    seconds: float = bounded(0.5, 1e-3, 86_400.0)
     """Longest duration of a repeat, seconds."""
-    repeats: int = 7
+    repeats: int = bounded(7, 1, 100_000)
     """Number of repeats of each measurement; the median is printed."""
     record: bool = False
     """Append the results to eval/results/sim.jsonl."""
@@ -126,19 +128,19 @@ class TrainOptions:
     """Algorithm that learns; one that needs no expert."""
     policies: tuple[str, ...] = ("paper", "light")
     """Policies: paper (SE-ResNet9 and LSTM), light (half as many channels, one LSTM layer)."""
-    sizes: tuple[int, ...] = (64, 128)
+    sizes: tuple[int, ...] = bounded((64, 128), 1, 4096)
     """Sides of the square depth images, pixels."""
-    num_envs: tuple[int, ...] = (1024, 4096, 16384)
+    num_envs: tuple[int, ...] = bounded((1024, 4096, 16384), 1, 2**24)
     """Numbers of environments, each measured separately."""
-    houses: int = 64
+    houses: int = bounded(64, 1, 100_000)
     """Number of procedural houses, from seed 0."""
-    resident_scenes: int = 0
+    resident_scenes: int = bounded(0, 0, 100_000)
     """Houses in device memory at a time; 0: all of them."""
-    rollout_steps: int = 32
+    rollout_steps: int = bounded(32, 1, 10_000)
     """Number of steps of each environment in a rollout."""
-    minibatch_frames: int = 16384
+    minibatch_frames: int = bounded(16384, 1, 2**31 - 1)
     """Frames of one minibatch, for every number of environments."""
-    updates: int = 5
+    updates: int = bounded(5, 1, 2**31 - 1)
     """Timed updates, after the warm-up."""
     compile: bool = True
     """Run the policy through torch.compile on a GPU."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from batchnav.config import CHOICES, chosen_settings, in_range, sectioned
+from batchnav.config import CHOICES, bounded, chosen_settings, sectioned
 from batchnav.learning import ALGORITHMS, LearnerConfig
 from batchnav.policy.config import PolicyConfig
 
@@ -20,12 +20,8 @@ class CartPoleRun:
     """Name of the algorithm in `batchnav.learning.ALGORITHMS`. The section of its name has its settings."""
     device: str = "auto"
     """Device: "cpu", "cuda", or "auto" for a GPU if there is one."""
-    seed: int = 0
+    seed: int = bounded(0, 0, 2**62)
     """Seed of initial weights, start states and action sampling."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        in_range(self, "seed", 0, 2**62)
 
     @property
     def learner(self) -> LearnerConfig:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchnav.bench import options
-from batchnav.cli.console import show
-from batchnav.cli.ranges import check_options
+from batchnav.cli.console import check_options, show
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
 

@@ -1,15 +1,22 @@
-"""Helpers of the commands: printing, and options whose values begin with a dash."""
+"""Helpers of commands and programs: options within their ranges, one-line errors, printing."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from rich.table import Table
 
-from batchnav.errors import printable
+from batchnav.cli.interrupts import end_interrupted, interrupted_with, interrupts_arrive
+from batchnav.config import ranges
+from batchnav.errors import ArgumentError, BatchnavError, printable
+from batchnav.runtime.checks import check_int, check_number
+from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import terminal
+
+T = TypeVar("T")
 
 
 def show(content: Any) -> None:
@@ -27,3 +34,43 @@ def with_axes(arguments: Sequence[str]) -> list[str]:
         else:
             words.append(word)
     return words
+
+
+def check_options(chosen: Any) -> None:
+    """ArgumentError for an option out of the range of its field, or an option of several values that has none.
+
+    `chosen`: a dataclass of options. One of several values may be empty where that is its default.
+    """
+    limits = ranges(type(chosen))
+    for field in dataclasses.fields(chosen):
+        name, value = "--" + field.name.replace("_", "-"), getattr(chosen, field.name)
+        if value == () and field.default != ():
+            raise ArgumentError(f"{name}: found no value, expected at least one")
+        for single in (value if isinstance(value, tuple) else (value,)) if field.name in limits else ():
+            low, high = limits[field.name]
+            if isinstance(low, float) and single is not None:
+                check_number(name, single, low, high)
+            elif single is not None:
+                check_int(name, single, int(low), int(high))
+
+
+def run(kind: type[T], main: Callable[[T], object], description: str | None) -> object:
+    """Run a program with the options of the command line; errors of the package and Ctrl-C are printed as one line.
+
+    Args:
+        kind: dataclass of the options.
+        main: the program; its result is returned.
+        description: text of the help above the options.
+
+    Raises:
+        SystemExit: an option is out of range, the program raised a BatchnavError, or Ctrl-C.
+    """
+    try:
+        chosen = parse_options(kind, sys.argv[0], sys.argv[1:], description)
+        check_options(chosen)
+        with interrupts_arrive(), interrupted_with(lambda: ""):
+            return main(chosen)
+    except BatchnavError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt as error:
+        end_interrupted(str(error))

@@ -16,18 +16,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from batchnav.cli.console import check_options
 from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.errors import ArgumentError
-from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.command_line import parse_options
 
 
 def main(options: Options) -> None:
     """Check the options, join other ranks if there are any, and evaluate."""
-    counts = (("num-envs", options.num_envs, 1), ("report-episodes", options.report_episodes, 0))
-    for name, value, least in counts:
-        check_int(f"--{name}", value, least, 2**24)
-    check_seed(options.seed)
+    check_options(options)
     if not options.agents:
         raise ArgumentError("agents: found none, expected policies (runs/mine) or reference agents (greedy)")
     from batchnav.cli.measure import measure  # imports PyTorch, which `--help` does not need

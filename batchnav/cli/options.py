@@ -8,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+from batchnav.config import bounded
 from batchnav.data.files import SCENES_DIR
 
 
@@ -37,11 +38,11 @@ class EvaluateOptions:
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     """Renderer. "auto" times both on a few batches and takes the faster one."""
-    num_envs: int = 256
+    num_envs: int = bounded(256, 1, 2**24)
     """Number of environments, at most one per episode."""
     sample: bool = True
     """Sample the policy's actions, as Habitat's evaluation does. --no-sample takes the most probable actions."""
-    seed: int = 0
+    seed: int = bounded(0, 0, 2**62)
     """Seed for action sampling."""
     camera_height: float | None = None
     """Height of the main camera above the floor, metres. Default: the height in training."""
@@ -51,7 +52,7 @@ class EvaluateOptions:
     """Folder for results.json and the report. Default: a subfolder of the policy's folder, or of runs."""
     report: bool = False
     """Write the report index.html: learning curves, all episodes, and a comparison with reference agents."""
-    report_episodes: int = 24
+    report_episodes: int = bounded(24, 0, 2**24)
     """Number of episodes with recorded images in the report, failures first."""
     videos: Literal["none", "gif", "mp4"] = "none"
     """File format of videos of the first agent in six episodes. mp4 needs PyAV. none: no videos."""
@@ -78,22 +79,22 @@ class AnticipationOptions:
     """Weights file to write, .safetensors."""
     scenes: tuple[str, ...] = ("house:0-511",)
     """Scene ids, ranges such as house:0-511, and folders, as `batchnav.load_scenes` takes them."""
-    maps: int = 20_000
+    maps: int = bounded(20_000, 2, 2**31 - 1)
     """Number of maps to record; each takes 37 KB."""
-    num_envs: int = 256
+    num_envs: int = bounded(256, 1, 2**31 - 1)
     """Number of environments while recording."""
-    steps: int = 3000
+    steps: int = bounded(3000, 0, 2**31 - 1)
     """Number of training steps on cells; 0: none."""
-    path_steps: int = 1500
+    path_steps: int = bounded(1500, 0, 2**31 - 1)
     """Number of training steps on paths, after those on cells; 0: none."""
-    batch: int = 32
+    batch: int = bounded(32, 2, 2**31 - 1)
     """Number of maps in a training step."""
-    learning_rate: float = 3e-3
+    learning_rate: float = bounded(3e-3, 0.0, 1.0)
     """Peak learning rate of AdamW on cells, which falls linearly to 0. The rate on paths is a tenth of it."""
     init_from: str = ""
     """Initial weights: a file that this command wrote, or "occupancy", the bundled weights. The recorded map planner
     uses them too. "": random weights; the map planner counts unknown cells as free."""
-    seed: int = 0
+    seed: int = bounded(0, 0, 2**48)
     """Seed of episodes, recorded steps, initial weights and batches."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""

@@ -11,7 +11,7 @@ import torch
 from rich.table import Table
 
 from batchnav.agents.registry import REFERENCE_AGENTS, make_reference_agent
-from batchnav.cli.console import show
+from batchnav.cli.console import check_options, show
 from batchnav.cli.options import AnticipationOptions as Options
 from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.nav import NavEnv
@@ -21,7 +21,6 @@ from batchnav.mapping.learn.batches import rotation, split_scenes
 from batchnav.mapping.learn.recorded import RecordedMaps, record
 from batchnav.mapping.learn.train import NEAR, Schedule, log_losses, path_errors, train
 from batchnav.mapping.predictor import OccupancyNet, load_occupancy
-from batchnav.runtime.checks import check_int, check_number
 from batchnav.runtime.console import announce, next_command, number_of, progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import check_target
@@ -44,9 +43,7 @@ ROTATION_DEG = 30.0
 
 def main(options: Options) -> None:
     """Record maps, train on cells, then on paths, and print losses and path errors after each phase."""
-    for name, least in (("maps", 2), ("num_envs", 1), ("steps", 0), ("path_steps", 0), ("batch", 2)):
-        check_int(name, getattr(options, name), least, 2**31 - 1)
-    check_number("learning_rate", options.learning_rate, 0.0, 1.0)
+    check_options(options)
     if not (options.steps or options.path_steps):
         raise ArgumentError("--steps and --path-steps are both 0; set one of them")
     model = load_occupancy(options.init_from) if options.init_from else None

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.errors import MeshError, few
 from batchnav.runtime.files import read_named_file
 from batchnav.scene.textures import halved
@@ -30,14 +30,10 @@ _KTX2 = b"\xabKTX 20\xbb\r\n\x1a\n"
 class AppearanceConfig:
     """Settings for reading the appearance of surfaces."""
 
-    largest_texture: int = 4096
+    largest_texture: int = bounded(4096, 1, 16384)
     """Largest side of a texture, texels; larger textures are halved repeatedly."""
     ids: bool = True
     """Also read the mesh with the ids, if that is another file than the mesh with the colours."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        in_range(self, "largest_texture", 1, 16384)
 
 
 class Images:

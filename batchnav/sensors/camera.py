@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from batchnav.config import in_range, shortened
+from batchnav.config import bounded, shortened
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.camera import tan_half
 from batchnav.geometry.pose import forward
@@ -30,21 +30,21 @@ _HEIGHTS, _HFOVS = (0.0, 10.0), (1.0, 170.0)
 class CameraConfig:
     """A pinhole camera, mounted relative to the agent's position on the navmesh and its heading."""
 
-    height: int = 64
+    height: int = bounded(64, 4, 1024)
     """Rows of an image, pixels."""
-    width: int = 64
+    width: int = bounded(64, 4, 1024)
     """Columns of an image, pixels."""
-    hfov_deg: float = 90.0
+    hfov_deg: float = bounded(90.0, *_HFOVS)
     """Horizontal field of view, degrees."""
-    camera_height: float = 1.25
+    camera_height: float = bounded(1.25, *_HEIGHTS)
     """Height of the camera above the navmesh, metres."""
-    camera_forward: float = 0.0
+    camera_forward: float = bounded(0.0, -10.0, 10.0)
     """Offset of the camera in front of the agent's position, metres."""
-    camera_left: float = 0.0
+    camera_left: float = bounded(0.0, -10.0, 10.0)
     """Offset of the camera to the left of the agent's position, metres."""
-    camera_heading_deg: float = 0.0
+    camera_heading_deg: float = bounded(0.0, -360.0, 360.0)
     """Direction of the camera, degrees to the left of the agent's heading."""
-    camera_pitch_deg: float = 0.0
+    camera_pitch_deg: float = bounded(0.0, -90.0, 90.0)
     """Pitch of the camera, degrees; up is positive."""
     backface_culling: bool = False
     """Ignore triangles seen from behind, as Habitat's renderer does."""
@@ -57,14 +57,6 @@ class CameraConfig:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        in_range(self, "height", 4, 1024)
-        in_range(self, "width", 4, 1024)
-        in_range(self, "hfov_deg", *_HFOVS)
-        in_range(self, "camera_height", *_HEIGHTS)
-        in_range(self, "camera_forward", -10.0, 10.0)
-        in_range(self, "camera_left", -10.0, 10.0)
-        in_range(self, "camera_heading_deg", -360.0, 360.0)
-        in_range(self, "camera_pitch_deg", -90.0, 90.0)
         _check_ends("camera_height_range", self.camera_height_range, "camera_height", self.camera_height, _HEIGHTS)
         _check_ends("hfov_range_deg", self.hfov_range_deg, "hfov_deg", self.hfov_deg, _HFOVS)
 

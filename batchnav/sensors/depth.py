@@ -8,7 +8,7 @@ from typing import Self
 
 import torch
 
-from batchnav.config import in_range
+from batchnav.config import bounded, in_range
 from batchnav.errors import ConfigError
 from batchnav.observation import Frame, Spec
 from batchnav.sensors.camera import MAIN, CameraConfig
@@ -20,13 +20,13 @@ from batchnav.sensors.sensor import CameraSensor
 class DepthConfig:
     """Range and noise of the depth sensor. Defaults: Habitat's."""
 
-    min_depth: float = 0.0
+    min_depth: float = bounded(0.0, 0.0, 1e3)
     """Depth that becomes 0, metres; smaller depths become 0 too."""
     max_depth: float = 10.0
     """Depth that becomes 1, metres; larger depths become 1 too. The scale between is linear."""
-    hole_value: float = 0.0
+    hole_value: float = bounded(0.0, 0.0, 1.0)
     """Value of pixels whose ray hits nothing, 0..1: 0 follows Habitat, 1 makes holes far."""
-    depth_noise: float = 0.0
+    depth_noise: float = bounded(0.0, 0.0, 10.0)
     """Multiplier of the Redwood noise (`sensors/redwood.py`): 1 is the noise of the real camera, 0 none. With noise,
     depth is quantised and distorted, and nothing is measured from 10 m on."""
     redwood_table: str = ""
@@ -35,10 +35,7 @@ class DepthConfig:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        in_range(self, "min_depth", 0.0, 1e3)
         in_range(self, "max_depth", self.min_depth + 1e-3, 1e3)
-        in_range(self, "hole_value", 0.0, 1.0)
-        in_range(self, "depth_noise", 0.0, 10.0)
         if self.redwood_table and not self.depth_noise:
             raise ConfigError(f"redwood_table: found {self.redwood_table!r} with depth_noise 0, expected noise")
 

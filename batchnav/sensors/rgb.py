@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.errors import ArgumentError
 from batchnav.geometry.camera import pixel_ray, pixel_spacing
 from batchnav.geometry.pose import camera_axes
@@ -53,18 +53,12 @@ class RGBConfig:
     """Noise as in habitat-sim. For each channel of each pixel, with n ~ N(0, 1), x = noise_intensity (noise_sigma n +
     noise_mean) is added to the intensity I in 0..1, or I x for speckle. habitat-sim calls noise_intensity
     `intensity_constant`."""
-    noise_intensity: float = 0.2
+    noise_intensity: float = bounded(0.2, 0.0, 10.0)
     """Factor of the noise; 1 is the range of a channel."""
-    noise_mean: float = 0.0
+    noise_mean: float = bounded(0.0, -10.0, 10.0)
     """Mean of the noise before the factor."""
-    noise_sigma: float = 1.0
+    noise_sigma: float = bounded(1.0, 0.0, 10.0)
     """Standard deviation of the noise before the factor."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        in_range(self, "noise_intensity", 0.0, 10.0)
-        in_range(self, "noise_mean", -10.0, 10.0)
-        in_range(self, "noise_sigma", 0.0, 10.0)
 
     @property
     def noise(self) -> ColorNoise:

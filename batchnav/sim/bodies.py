@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.angle import wrapped
 from batchnav.geometry.point import keep_point, point_at, squared_distance
@@ -35,26 +35,26 @@ COLLISION_EPSILON = np.float32(1e-5)
 class BodyConfig:
     """Size of an agent's body, and its actions. Defaults: Habitat's."""
 
-    agent_radius: float = 0.1
+    agent_radius: float = bounded(0.1, 0.0, 10.0)
     """Radius of the body, metres. A scene's navmesh must be baked for it."""
-    agent_height: float = 1.5
+    agent_height: float = bounded(1.5, 1e-2, 10.0)
     """Height of the body, metres. A scene's navmesh must be baked for it."""
     control: Literal["v0", "v1", "velocity"] = "v0"
     """Action space: Habitat's four actions (v0), six with look up and look down (v1), or linear and angular velocity
     (velocity)."""
-    forward_step: float = 0.25
+    forward_step: float = bounded(0.25, 1e-3, 10.0)
     """Length of a forward step, metres."""
-    turn_angle_deg: float = 10.0
+    turn_angle_deg: float = bounded(10.0, 1e-3, 180.0)
     """Angle of a turn, degrees."""
-    tilt_angle_deg: float = 30.0
+    tilt_angle_deg: float = bounded(30.0, 1e-3, 90.0)
     """Angle by which look up and look down tilt every camera, degrees. Default: Habitat's ObjectNav."""
-    max_tilt_deg: float = 60.0
+    max_tilt_deg: float = bounded(60.0, 0.0, 90.0)
     """Largest tilt up and down, degrees."""
     velocity: VelocityConfig = field(default_factory=VelocityConfig)
     """Ranges of the velocities, for the control "velocity"."""
     sliding: bool = True
     """Slide along walls. False: walls stop the agent."""
-    actuation_noise: float = 0.0
+    actuation_noise: float = bounded(0.0, 0.0, 10.0)
     """Multiplier of PyRobot's noise of steps and turns (`sim/actuation.py`). 0: no noise."""
     robot: Literal["LoCoBot", "LoCoBot-Lite"] = "LoCoBot"
     """Robot that the noise was measured on."""
@@ -118,18 +118,11 @@ class BodyConfig:
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        in_range(self, "agent_radius", 0.0, 10.0)
-        in_range(self, "agent_height", 1e-2, 10.0)
-        in_range(self, "forward_step", 1e-3, 10.0)
-        in_range(self, "turn_angle_deg", 1e-3, 180.0)
-        in_range(self, "actuation_noise", 0.0, 10.0)
         if self.actuation_noise and not self.is_discrete:
             raise ConfigError(
                 f"actuation_noise: found {self.actuation_noise:g} with control {self.control!r}, expected 0 (PyRobot's "
                 "noise models discrete steps and turns); set actuation_noise to 0, or control to 'v0' or 'v1'"
             )
-        in_range(self, "tilt_angle_deg", 1e-3, 90.0)
-        in_range(self, "max_tilt_deg", 0.0, 90.0)
 
 
 class Body(NamedTuple):

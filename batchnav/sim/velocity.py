@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchnav.config import in_range, shortened
+from batchnav.config import bounded, shortened
 from batchnav.errors import ConfigError
 from batchnav.runtime.kernels.decorators import lean_function
 
@@ -30,16 +30,15 @@ class VelocityConfig:
     """Lowest and highest speed along the heading, m/s."""
     ang_vel_range_deg: tuple[float, ...] = (-10.0, 10.0)
     """Lowest and highest angular speed to the left, degrees/s."""
-    min_abs_lin_speed: float = 0.025
+    min_abs_lin_speed: float = bounded(0.025, 0.0, 1e4)
     """Forward speed, m/s, below which an action is a stop if its angular speed is below `min_abs_ang_speed_deg`."""
-    min_abs_ang_speed_deg: float = 1.0
+    min_abs_ang_speed_deg: float = bounded(1.0, 0.0, 1e6)
     """Angular speed, degrees/s, below which an action is a stop if its forward speed is below `min_abs_lin_speed`."""
-    time_step: float = 1.0
+    time_step: float = bounded(1.0, 1e-4, 1e3)
     """Duration of a step, seconds."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
-        in_range(self, "time_step", 1e-4, 1e3)
         for name, most in (("lin_vel_range", MAX_LENGTH / self.time_step), ("ang_vel_range_deg", 180 / self.time_step)):
             speeds = getattr(self, name)
             if len(speeds) != 2 or not -most <= speeds[0] < speeds[1] <= most:  # NaN fails here too
@@ -47,8 +46,6 @@ class VelocityConfig:
                     f"{name}: found {shortened(list(speeds))}, expected the lowest and a larger highest speed, within "
                     f"-{most:g} and {most:g} with time_step {self.time_step:g}"
                 )
-        in_range(self, "min_abs_lin_speed", 0.0, 1e4)
-        in_range(self, "min_abs_ang_speed_deg", 0.0, 1e6)
 
     @property
     def numbers(self) -> dict[str, np.float32]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 
 
 @dataclass(frozen=True)
 class TaskConfig:
     """Base of all task configurations. A subclass that overrides `validate` must call this one."""
 
-    max_steps: int = 500
+    max_steps: int = bounded(500, 1, 2**31 - 1)
     """Steps after which an episode is truncated."""
 
     def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        in_range(self, "max_steps", 1, 2**31 - 1)
+        """ConfigError for settings that contradict each other, after the ranges of the fields are checked."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.geometry.point import point_at
 from batchnav.geometry.polygon import ZERO
 from batchnav.navmesh.data import polygon_size, polygon_vertex, scene_polygons
@@ -52,17 +52,12 @@ _TOUCH = np.float32(1e-3)
 class ExploreConfig(TaskConfig):
     """Configuration of the Explore task. Defaults: the release of Shacklett et al."""
 
-    cell_size: float = 1.0
+    max_steps: int = bounded(500, 1, MAX_STEPS)
+    """Steps after which an episode is truncated."""
+    cell_size: float = bounded(1.0, 0.25, 100.0)
     """Side of a cell, metres."""
-    cell_reward: float = 0.25
+    cell_reward: float = bounded(0.25, -1e6, 1e6)
     """Reward of each new cell."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        super().validate()
-        in_range(self, "max_steps", 1, MAX_STEPS)
-        in_range(self, "cell_size", 0.25, 100.0)
-        in_range(self, "cell_reward", -1e6, 1e6)
 
 
 class ExploreParameters(NamedTuple):

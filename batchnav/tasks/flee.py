@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.geometry.point import keep_point, point_at
 from batchnav.navmesh.farthest import CANDIDATES, far_vertices
 from batchnav.navmesh.geodesic import geodesic_distance
@@ -41,13 +41,8 @@ _INF = np.float32(np.inf)
 class FleeConfig(TaskConfig):
     """Configuration of the Flee task. Default: the release of Shacklett et al."""
 
-    distance_reward: float = 1.0
+    distance_reward: float = bounded(1.0, -1e6, 1e6)
     """Reward per metre of increase of the geodesic distance from the start."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        super().validate()
-        in_range(self, "distance_reward", -1e6, 1e6)
 
 
 # One agent.

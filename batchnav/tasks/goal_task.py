@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from batchnav.config import in_range
+from batchnav.config import bounded, in_range
 from batchnav.geometry.angle import angle_between
 from batchnav.geometry.point import point_at
 from batchnav.navmesh.geodesic import geodesic_distance
@@ -163,28 +163,23 @@ def begin(i, all_agents, next_episode, bodies_out, state_out, queue_out, relativ
 class GoalTaskConfig(TaskConfig):
     """Base of the configurations of tasks with a goal. Defaults: Habitat's `habitat_pointnav_v1`."""
 
-    success_distance: float = 0.2
+    success_distance: float = bounded(0.2, 1e-3, 100.0)
     """Geodesic distance to the goal in metres below which a stop succeeds."""
-    slack_reward: float = -0.01
+    slack_reward: float = bounded(-0.01, -1e6, 1e6)
     """Reward of every step."""
-    success_reward: float = 2.5
+    success_reward: float = bounded(2.5, -1e6, 1e6)
     """Reward of a success, multiplied by SPL."""
-    closest_goal: float = 1.0
+    closest_goal: float = bounded(1.0, 0.0, 1e3)
     """Smallest geodesic distance from start to goal in sampled episodes, metres."""
     furthest_goal: float = 30.0
     """Largest geodesic distance from start to goal in sampled episodes, metres."""
-    min_detour_ratio: float = 1.1
+    min_detour_ratio: float = bounded(1.1, 1.0, 10.0)
     """Ratio of geodesic to Euclidean distance below which most sampled episodes are rejected (Habitat's rule)."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         super().validate()
-        in_range(self, "success_distance", 1e-3, 100.0)
-        in_range(self, "slack_reward", -1e6, 1e6)
-        in_range(self, "success_reward", -1e6, 1e6)
-        in_range(self, "closest_goal", 0.0, 1e3)
         in_range(self, "furthest_goal", self.closest_goal + 1e-3, 1e4)
-        in_range(self, "min_detour_ratio", 1.0, 10.0)
 
 
 class GoalTask(BatchTask):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.errors import ConfigError
 from batchnav.geometry.angle import angle_between
 from batchnav.navmesh.heap import SEARCH_BLOCK
@@ -109,7 +109,7 @@ class ImageNavConfig(GoalTaskConfig):
     slack_reward: float = -0.001
     success_reward: float = 2.5
     """Reward of a success."""
-    success_angle_deg: float = 180.0
+    success_angle_deg: float = bounded(180.0, 0.0, 180.0)
     """Largest angle between the agent's heading and the goal's at a success, degrees; 180: any heading."""
     reward: str = "habitat"
     """Reward besides `slack_reward`. "habitat": decrease of the distance, and `success_reward` at a success. "zer":
@@ -121,7 +121,6 @@ class ImageNavConfig(GoalTaskConfig):
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         super().validate()
-        in_range(self, "success_angle_deg", 0.0, 180.0)
         if self.reward not in REWARDS:
             raise ConfigError(f"reward: found {self.reward!r}, expected one of {', '.join(REWARDS)}")
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from batchnav.config import in_range
+from batchnav.config import bounded
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.observation import ObservationSource
 from batchnav.runtime.kernels.arrays import check_tensor, view
@@ -53,16 +53,10 @@ class InstanceImageNavConfig(ObjectNavConfig):
     max_steps: int = 1000
     categories: tuple[str, ...] = ()
     """Empty: goals are objects, and object ids name them."""
-    goal_height: int = 512
+    goal_height: int = bounded(512, 4, 1024)
     """Rows of the goal's image, pixels."""
-    goal_width: int = 512
+    goal_width: int = bounded(512, 4, 1024)
     """Columns of the goal's image, pixels."""
-
-    def validate(self) -> None:
-        """ConfigError where a value is out of range."""
-        super().validate()
-        in_range(self, "goal_height", 4, 1024)
-        in_range(self, "goal_width", 4, 1024)
 
 
 class InstanceImageNav(ObjectNav):

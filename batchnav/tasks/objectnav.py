@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from batchnav.config import in_range, shortened
+from batchnav.config import bounded, shortened
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError
 from batchnav.geometry.angle import angle_between
 from batchnav.geometry.point import keep_point, point_at, squared_distance
@@ -306,7 +306,7 @@ class ObjectNavConfig(GoalTaskConfig):
     success_reward: float = 2.5
     """Reward of a success."""
     min_detour_ratio: float = 1.05
-    success_angle_deg: float = 180.0
+    success_angle_deg: float = bounded(180.0, 0.0, 180.0)
     """Largest angle between the agent's heading and the object at a success, degrees; 180: any heading."""
     categories: tuple[str, ...] = HM3D
     """Names of the categories; the observation "objectgoal" is an index of this list. Empty: the categories of the
@@ -319,7 +319,6 @@ class ObjectNavConfig(GoalTaskConfig):
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         super().validate()
-        in_range(self, "success_angle_deg", 0.0, 180.0)
         if len(set(self.categories)) != len(self.categories) or len(self.categories) > MOST_CATEGORIES:
             raise ConfigError(
                 f"categories: found {shortened(list(self.categories))}, expected at most {MOST_CATEGORIES} different "

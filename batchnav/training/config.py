@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from batchnav.agents.registry import check_expert
-from batchnav.config import CHOICES, PRESETS, chosen_settings, in_range, sectioned
+from batchnav.config import CHOICES, PRESETS, bounded, chosen_settings, sectioned
 from batchnav.data.config import ScenesConfig
 from batchnav.envs.config import PRESETS as ENV_PRESETS
 from batchnav.envs.config import NavConfig
@@ -39,12 +39,12 @@ class TrainingConfig:
     """Imitation of an expert in addition to the algorithm's own loss."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
-    processes: int = 1
+    processes: int = bounded(1, 1, 1024)
     """Number of CPU training processes that share the algorithm's `num_envs` environments. On a machine that
     also runs other programs, one process per core trains faster than one process with threads. No effect on a GPU."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     """Renderer. "auto" times both on a few batches at each start, takes the faster one and logs the choice."""
-    seed: int = 0
+    seed: int = bounded(0, 0, 2**62)
     """Seed of initial weights, episodes and action sampling."""
     init_from: str = ""
     """Initial weights: a policy file, a run's folder, or the name of a bundled policy. The run may add vector
@@ -57,12 +57,12 @@ class TrainingConfig:
     deterministic: bool = False
     """Use deterministic operations only: equal seeds then give equal losses on the same GPU. The CPU is always
     deterministic."""
-    save_every: float = 60.0
+    save_every: float = bounded(60.0, 0.0, 1e9)
     """Interval between saves of weights and resume state, seconds."""
-    eval_every: int = 0
+    eval_every: int = bounded(0, 0, 10**13)
     """Interval between evaluations on the validation episodes, frames; the best policy is kept as `best.safetensors`.
     0: no evaluation during training."""
-    keep_every: int = 0
+    keep_every: int = bounded(0, 0, 10**13)
     """Interval between policies kept in `checkpoints`, frames. 0: only the last policy is kept."""
     eval_split: Literal["val", "wide_val"] = "val"
     """Validation episodes. "wide_val" has PointNav episodes for bodies of radius 0.18 m, as in the Habitat
@@ -87,16 +87,11 @@ class TrainingConfig:
                 f"policy.predicted_mask: found {mask!r} with sensors {', '.join(self.env.sensors)}, expected it among "
                 f"them, to learn from"
             )
-        in_range(self, "processes", 1, 1024)
         if self.learner.num_envs % (self.processes * self.learner.minibatches):
             raise ConfigError(
                 f"{self.algorithm}.num_envs: found {self.learner.num_envs}, expected a multiple of the "
                 f"{self.processes} processes times the {self.learner.minibatches} minibatches"
             )
-        in_range(self, "save_every", 0.0, 1e9)
-        in_range(self, "eval_every", 0, 10**13)
-        in_range(self, "keep_every", 0, 10**13)
-        in_range(self, "seed", 0, 2**62)
 
     def _check_expert(self) -> None:
         """ConfigError if the expert cannot act in this environment, or if there are two."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchnav.config import bounded
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -29,8 +31,8 @@ class Options:
     """Write a torch profiler trace of two updates, trace.json, to the folder."""
     allow_changes: bool = False
     """Continue the folder's run with a different configuration; config.yaml records the changes."""
-    gpus: int = 1
+    gpus: int = bounded(1, 1, 1024)
     """Number of GPUs of this machine, with one process each, started by torchrun (with --device cpu: number of
     processes). Each process has --ppo.num-envs environments and --scenes.resident-scenes scenes."""
-    max_restarts: int = 0
+    max_restarts: int = bounded(0, 0, 10**6)
     """Number of restarts of all processes from the last save after a process fails or is killed. 0: no restart."""

@@ -15,8 +15,8 @@ from typing import Annotated
 import torch
 import tyro
 
-from batchnav.config import load_config, validate
-from batchnav.errors import ConfigError, shortened
+from batchnav.config import check_range, load_config, ranges, validate
+from batchnav.errors import ConfigError
 from batchnav.runtime.bundled import find_config
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import number_of
@@ -59,9 +59,8 @@ def parse(arguments: Sequence[str]) -> Command:
     filled = Command(run=default, config=known.config or "")
     command: Command = parse_options(Command, "batchnav train", arguments, inspect.getdoc(Options), filled)
     validate(command.run)
-    for name, value, least, most in (("gpus", command.gpus, 1, 1024), ("max-restarts", command.max_restarts, 0, 10**6)):
-        if not least <= value <= most:
-            raise ConfigError(f"--{name}: found {shortened(value)}, expected {least} to {most}")
+    for option, (low, high) in ranges(Options).items():
+        check_range(f"--{option.replace('_', '-')}", getattr(command, option), low, high)
     if command.wandb:
         find_wandb()  # raises before scenes are generated
     return command

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 
-from batchnav.cli.ranges import INTEGERS, run
+from batchnav.cli.console import run
+from batchnav.config import bounded
 from batchnav.learning import PPOConfig
 from batchnav.report.charts import load_metrics
 from batchnav.report.results import RESULTS, record, row, save_chart
@@ -39,21 +40,21 @@ class Options:
     """Folder for the runs and the plot."""
     config: Path = ROOT / "configs" / "pointnav_depth_h200.yaml"
     """Training configuration of all runs."""
-    num_envs: tuple[int, ...] = (512, 2048, 8192)
+    num_envs: tuple[int, ...] = bounded((512, 2048, 8192), 1, 2**24)
     """Numbers of environments."""
     optimizers: tuple[str, ...] = ("lamb", "adamw")
     """Optimisers."""
-    learning_rates: tuple[float, ...] = (1.0e-3, 2.5e-4)
+    learning_rates: tuple[float, ...] = bounded((1.0e-3, 2.5e-4), 1e-12, 1e3)
     """Base rate of each optimiser."""
-    minibatch_frames: tuple[int, ...] = (0, 8192)
+    minibatch_frames: tuple[int, ...] = bounded((0, 8192), 0, 2**31 - 1)
     """Frames per minibatch; 0: two minibatches per rollout, as in the paper."""
-    total_frames: int = 25_000_000
+    total_frames: int = bounded(25_000_000, 1, 2**62)
     """Frames of each run."""
-    evaluations: int = 10
+    evaluations: int = bounded(10, 0, 1_000_000)
     """Evaluations on the validation episodes per run, evenly spaced."""
     device: str = "auto"
     """Device of training: cuda, cpu, or auto for a GPU if there is one."""
-    seed: int = 0
+    seed: int = bounded(0, 0, 2**62)
     """Seed of all runs."""
     record: bool = False
     """Append result rows to eval/results/batch_study.jsonl, and plot them in eval/results/batch_study.webp."""
@@ -158,4 +159,4 @@ def plot(found: dict[Case, tuple[np.ndarray, np.ndarray, np.ndarray]], path: Pat
 
 
 if __name__ == "__main__":
-    run(Options, main, __doc__, {**INTEGERS, "minibatch_frames": (0, 2**31 - 1)})
+    run(Options, main, __doc__)

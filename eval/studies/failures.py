@@ -31,7 +31,8 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.cli.ranges import run
+from batchnav.cli.console import run
+from batchnav.config import bounded
 from batchnav.data.episodes import Episode
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
@@ -63,11 +64,11 @@ class Options:
     """An episode file."""
     out: Path
     """Folder for results.json and the maps."""
-    maps: int = 6
+    maps: int = bounded(6, 0, 100_000)
     """Maximum number of failures to plot."""
     device: str = "auto"
     """Device of policy and environments: cuda, cpu, or auto for a GPU if there is one."""
-    num_envs: int = 256
+    num_envs: int = bounded(256, 1, 2**24)
     """Parallel environments, at most one per episode."""
 
 

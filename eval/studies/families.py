@@ -15,7 +15,8 @@ from pathlib import Path
 
 import tyro
 
-from batchnav.cli.ranges import run
+from batchnav.cli.console import run
+from batchnav.config import bounded
 from batchnav.envs.observations import needed_appearance
 from batchnav.evaluation.players import PolicyPlayer
 from batchnav.evaluation.results import result_rows
@@ -37,7 +38,7 @@ class Options:
     """Episode files, one per family."""
     device: str = "auto"
     """Device of policies and environments: cuda, cpu, or auto for a GPU if there is one."""
-    num_envs: int = 256
+    num_envs: int = bounded(256, 1, 2**24)
     """Parallel environments, at most one per episode."""
     record: bool = False
     """Append result rows to eval/results/pointnav.jsonl."""

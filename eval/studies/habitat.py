@@ -22,7 +22,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.cli.ranges import run
+from batchnav.cli.console import run
+from batchnav.config import bounded
 from batchnav.data.episodes import Episode, group_by_scene
 from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import load_episodes
@@ -47,7 +48,7 @@ class Options:
     """An episode file, of batchnav or Habitat."""
     scenes_dir: Path = SCENES_DIR
     """Folder that holds the scenes of Habitat's episodes."""
-    count: int = 0
+    count: int = bounded(0, 0, 2**31 - 1)
     """Number of episodes to play, the first ones of the file; 0: all."""
     device: str = "cpu"
     """Device of batchnav's simulator and of the policy in both simulators."""

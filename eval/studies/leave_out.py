@@ -22,8 +22,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from batchnav.cli.ranges import run
-from batchnav.config import load_config
+from batchnav.cli.console import run
+from batchnav.config import bounded, load_config
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.scenes.load import load_scene
 from batchnav.data.scenes.prepared import save_prepared
@@ -62,11 +62,11 @@ class Options:
     """Training configuration of all agents."""
     left_out: tuple[str, ...] = tuple(LEFT_OUT)
     """Ablations; the others are compared with the first."""
-    seeds: tuple[int, ...] = (0, 1, 2, 3)
+    seeds: tuple[int, ...] = bounded((0, 1, 2, 3), 0, 2**62)
     """Training seeds."""
-    houses: int = 48
+    houses: int = bounded(48, 1, 100_000)
     """Number of training houses n, with seeds 0 to n - 1; the n scans have seeds n to 2n - 1."""
-    total_frames: int = 1_500_000
+    total_frames: int = bounded(1_500_000, 1, 2**62)
     """Frames of training of each agent."""
     episodes: tuple[Path, ...] = tuple(EPISODES / f"{name}.json.gz" for name in FAMILIES)
     """Episode files of the evaluation."""

@@ -27,7 +27,8 @@ import torch
 import tyro
 
 from batchnav.agents.protocol import Agent
-from batchnav.cli.ranges import run
+from batchnav.cli.console import run
+from batchnav.config import bounded
 from batchnav.data.episodes import Episode
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import needed_appearance
@@ -55,7 +56,7 @@ class Options:
     """Which goal images the agents see, one evaluation each."""
     device: str = "auto"
     """Device of policies and environments: cuda, cpu, or auto for a GPU if there is one."""
-    num_envs: int = 256
+    num_envs: int = bounded(256, 1, 2**24)
     """Parallel environments, at most one per episode."""
     record: bool = False
     """Append result rows to eval/results/swapped_goals.jsonl, with the parameter "goals"."""

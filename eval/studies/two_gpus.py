@@ -31,8 +31,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from batchnav.cli.ranges import run
-from batchnav.config import from_dict
+from batchnav.cli.console import run
+from batchnav.config import bounded, from_dict
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.nav import PointNavEnv
 from batchnav.learning import PPO, PPOConfig
@@ -61,27 +61,27 @@ class Options:
 
     parts: tuple[Literal["speed", "same", "restart"], ...] = ("speed", "same", "restart")
     """Parts to run."""
-    ranks: int = 2
+    ranks: int = bounded(2, 1, 1024)
     """Number of GPUs, each with one process."""
-    houses: int = 64
+    houses: int = bounded(64, 1, 100_000)
     """Number of training houses."""
-    num_envs: int = 4096
+    num_envs: int = bounded(4096, 1, 2**24)
     """Environments per GPU in parts "speed" and "restart"; part "same" uses half as many."""
-    minibatch_frames: int = 8192
+    minibatch_frames: int = bounded(8192, 1, 2**31 - 1)
     """Frames of a minibatch, per GPU."""
-    size: int = 64
+    size: int = bounded(64, 1, 4096)
     """Width and height of depth images, pixels."""
-    speed_updates: int = 10
+    speed_updates: int = bounded(10, 1, 2**31 - 1)
     """Number of measured updates of part "speed"."""
-    losses: int = 20
+    losses: int = bounded(20, 1, 2**31 - 1)
     """Number of updates whose losses are compared."""
-    updates: int = 50
+    updates: int = bounded(50, 1, 2**31 - 1)
     """Number of updates after which weights are compared."""
     compile: bool = True
     """Compile the network."""
     graphs: bool = True
     """Use CUDA graphs."""
-    seconds: float = 400.0
+    seconds: float = bounded(400.0, 1e-3, 86_400.0)
     """Time limit of each process, seconds."""
     out: Path = Path("runs/two_gpus")
     """Folder for the runs of part "restart"; each one gets a new subfolder."""

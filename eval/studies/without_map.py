@@ -32,7 +32,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy import ndimage
 
-from batchnav.cli.ranges import run
+from batchnav.cli.console import run
+from batchnav.config import bounded
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
@@ -76,13 +77,13 @@ class Options:
     """Episode files."""
     sees: Literal["ahead", "around", "map"] = "ahead"
     """"ahead": the 90 degrees ahead; "around": all directions; "map": the whole map from the start."""
-    size: int = 64
+    size: int = bounded(64, 1, 4096)
     """Height and width of depth images, pixels."""
-    unknown: float = 1.0
+    unknown: float = bounded(1.0, 0.0, 1000.0)
     """Cost per metre of unexplored cells; that of explored free cells is 1."""
-    truth_within: float | None = None
+    truth_within: float | None = bounded(None, 0.0, 1000.0)
     """Distance from explored cells within which the agent knows the blocked cells, metres; default: explored only."""
-    num_envs: int = 64
+    num_envs: int = bounded(64, 1, 2**24)
     """Parallel environments, at most one per episode."""
     out: Path | None = None
     """Folder for the results, one file per episode file; default: none is written."""

@@ -7,7 +7,7 @@ import pytest
 
 from batchnav.bench import options
 from batchnav.cli.bench import SUBCOMMANDS
-from batchnav.cli.ranges import INTEGERS, NUMBERS
+from batchnav.config import ranges
 from batchnav.procedural import BENCHMARK_HOUSE
 
 
@@ -15,9 +15,8 @@ from batchnav.procedural import BENCHMARK_HOUSE
 def test_every_numeric_option_of_a_benchmark_has_bounds(name):
     options = importlib.import_module(f"batchnav.bench.{name}").Options
     for option, kind in get_type_hints(options).items():
-        for numeric, bounds in ((int, INTEGERS), (float, NUMBERS)):
-            if kind is numeric or numeric in get_args(kind):
-                assert option in bounds
+        if {int, float} & {kind, *get_args(kind)}:
+            assert option in ranges(options)
 
 
 def test_the_scene_of_benchmarks():

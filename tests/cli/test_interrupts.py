@@ -11,7 +11,7 @@ from worlds import write_episodes, write_floor
 
 from batchnav.cli import doctor as doctor_command
 from batchnav.cli import main
-from batchnav.cli.ranges import run
+from batchnav.cli.console import run
 from batchnav.evaluation.run import Evaluation
 
 

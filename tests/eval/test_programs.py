@@ -6,7 +6,8 @@ import typing
 
 import pytest
 
-from batchnav.cli.ranges import INTEGERS, NUMBERS, run
+from batchnav.cli.console import run
+from batchnav.config import ranges
 
 PROGRAMS = {
     "eval.speed_adapters": "Options", "train.ppo_single_file": "Args",
@@ -25,10 +26,8 @@ def test_every_numeric_option_has_a_range(program):
     kind = getattr(importlib.import_module(program), PROGRAMS[program])
     for name, hint in typing.get_type_hints(kind).items():
         kinds = {hint, *typing.get_args(hint)}
-        if int in kinds:
-            assert name in INTEGERS, name
-        if float in kinds:
-            assert name in NUMBERS, name
+        if kinds & {int, float}:
+            assert name in ranges(kind), name
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ def test_invalid_options_are_refused(recorded, tmp_path):
         predictor.main(Options(tmp_path / "mine.safetensors", steps=0, path_steps=0))
     with pytest.raises(ArgumentError, match="scenes: found 2 scenes, expected 10 or more"):
         predictor.main(Options(tmp_path / "mine.safetensors", ("house:0-1",), device="cpu"))
-    with pytest.raises(ArgumentError, match="learning_rate: found -1"):
+    with pytest.raises(ArgumentError, match="--learning-rate: found -1"):
         predictor.main(Options(tmp_path / "mine.safetensors", learning_rate=-1.0))
     with pytest.raises(ConfigError, match="nothing"):
         predictor.main(Options(tmp_path / "mine.safetensors", init_from="nothing"))
