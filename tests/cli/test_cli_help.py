@@ -47,7 +47,6 @@ LIGHT = """
 import sys
 import batchnav
 from batchnav.cli import COMMANDS, main
-from batchnav.config import load_config
 try:
     main(sys.argv[1:])
 finally:
