@@ -109,7 +109,7 @@ def compile_ptx(monkeypatch):
     from numba import types as nb
     from numba.cuda import dispatcher
 
-    from batchnav.runtime.kernels.loops import Kernel
+    from batchnav.runtime.kernels.launch import Kernel
 
     def compile_kernel(kernel, *argument_types, capability=(9, 0)) -> str:
         device = types.SimpleNamespace(compute_capability=capability)

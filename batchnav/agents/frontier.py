@@ -14,11 +14,11 @@ import torch
 
 from batchnav.agents.shortest_path import PathFollower
 from batchnav.envs.nav import NavEnv
-from batchnav.geometry.point import keep_point, point_at, squared_distance
+from batchnav.geometry.pose import keep_point, point_at, squared_distance
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.sim.bodies import LEFT, STOP
 from batchnav.tasks.explore import cell_of, start_frame, was_visited
 

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from batchnav.envs.nav import NavEnv
-from batchnav.geometry.point import point_at, squared_distance
+from batchnav.geometry.pose import point_at, squared_distance
 from batchnav.navmesh.geodesic import find_path, geodesic_distance
 from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, collided, level_squared_distance, point_ahead
 from batchnav.tasks.formulas import goal_in_agent_frame
 

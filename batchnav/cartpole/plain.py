@@ -21,7 +21,7 @@ from batchnav.cartpole.physics import MAX_STEPS, WINDOW, has_failed, push, start
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import inline_function
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 
 
 class PlainCarts(NamedTuple):

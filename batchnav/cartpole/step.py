@@ -47,7 +47,7 @@ from batchnav.runtime.kernels.decorators import (
     inline_function,
 )
 from batchnav.runtime.kernels.intrinsics import load4, store4
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.synchronization import let_successor_start, wait_for_predecessor
 
 MAX_BLOCK = 1024

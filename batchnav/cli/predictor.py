@@ -16,16 +16,15 @@ from batchnav.cli.options import AnticipationOptions as Options
 from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
-from batchnav.mapping.learn import batches
-from batchnav.mapping.learn.batches import rotation, split_scenes
-from batchnav.mapping.learn.recorded import RecordedMaps, record
+from batchnav.mapping.learn import recorded as batches
+from batchnav.mapping.learn.recorded import RecordedMaps, record, rotation, split_scenes
 from batchnav.mapping.learn.train import NEAR, Schedule, log_losses, path_errors, train
 from batchnav.mapping.predictor import OccupancyNet, load_occupancy
 from batchnav.runtime.console import announce, next_command, number_of, progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import check_target
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.positions import on_navmesh
+from batchnav.sim.simulator import on_navmesh
 
 AGENT = "map_planner"
 """The agent whose maps are recorded."""

@@ -161,7 +161,7 @@ PRESETS: dict[str, NavConfig] = {
 }  # fmt: skip
 """Published variants by name. "challenge_2020_noiseless" has GPS and compass; the challenge with noise and with GPS and
 compass is `NavEnv(config="challenge_2020", gps_compass=True)`. Depth noise uses a synthetic distortion table
-(`sensors/redwood.py`). ObjectNav's: `envs/objectnav_presets.py`; ImageNav's: `envs/imagenav_presets.py`."""
+(`sensors/noise.py`). ObjectNav's: `envs/objectnav_presets.py`; ImageNav's: `envs/imagenav_presets.py`."""
 
 
 def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task: str = "pointnav") -> NavConfig:

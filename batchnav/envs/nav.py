@@ -46,8 +46,7 @@ from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import check_observation
-from batchnav.sim.positions import check_positions
-from batchnav.sim.simulator import MAX_ENVS, Simulator
+from batchnav.sim.simulator import MAX_ENVS, Simulator, check_positions
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.task import FINITE, MAX_FLOAT

@@ -20,8 +20,7 @@ from batchnav.observation import ObservationSource, Spec
 from batchnav.sensors.by_name import camera_sensors, check_names
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.frame import appearance_needed
-from batchnav.sensors.goal_hfov import GOAL_HFOV, GoalHfov
-from batchnav.sensors.goal_image import GoalCameraImage, GoalImage
+from batchnav.sensors.goal_image import GOAL_HFOV, GoalCameraImage, GoalHfov, GoalImage
 from batchnav.sensors.goal_mask import GoalMaskSensor
 from batchnav.sensors.pose import POSE_SENSORS
 from batchnav.tasks import TASKS

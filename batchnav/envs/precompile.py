@@ -18,9 +18,9 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import goal_categories_of
 from batchnav.navmesh import file as navmesh_file
+from batchnav.navmesh.data import BV_NODE, DETAIL, POLYGON, WALKABLE, Tile
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, WALKABLE, Tile
 from batchnav.scene.bvh import BVH, LINKS, NODE_WIDTH, TRIANGLE_WIDTH
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene

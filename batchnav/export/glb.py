@@ -26,7 +26,7 @@ from PIL import Image
 from batchnav.envs.config import NavConfig
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import replacing
-from batchnav.scene.gltf_materials import MAGNIFY, MINIFY, WRAP
+from batchnav.scene.gltf import MAGNIFY, MINIFY, WRAP
 from batchnav.scene.surface import PLAIN
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.types import Surface, Texture, TriangleMesh

@@ -6,7 +6,7 @@ and thereby which corridor a search finds.
 
 import numpy as np
 
-from batchnav.geometry.point import squared_distance
+from batchnav.geometry.pose import squared_distance
 from batchnav.runtime.kernels.decorators import inline_function
 
 ZERO, ONE = np.float32(0.0), np.float32(1.0)

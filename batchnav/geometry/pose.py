@@ -1,10 +1,11 @@
-"""Headings and camera axes. Heading 0 is along -Z and increases to the left (counter-clockwise seen from above)."""
+"""Points, angles, headings and camera rays. Heading 0 is along -Z and increases to the left, as seen from above."""
 
 import math
 
 import numpy as np
 
-from batchnav.runtime.kernels.decorators import device_function
+from batchnav.runtime.kernels.decorators import device_function, inline_function
+from batchnav.runtime.kernels.intrinsics import fma
 
 _TWO_BY_PI = np.float32(2.0 / math.pi)
 _HALF_PI_HIGH, _HALF_PI_MIDDLE, _HALF_PI_LOW = np.float32(1.5703125), np.float32(4.8351288e-4), np.float32(3.1391647e-7)
@@ -52,3 +53,98 @@ def camera_axes(heading, pitch):
     if pitch != zero:  # most cameras are level and save a second sine
         rise, level = sin_cos(pitch)
     return (-fz, zero, fx), (-rise * fx, level, -rise * fz), (level * fx, rise, level * fz)
+
+
+# Angles modulo a full turn
+
+_PI, _TWO_PI = np.float32(math.pi), np.float32(2.0 * math.pi)
+
+
+@device_function
+def wrapped(angle):
+    """The equivalent angle in (-pi, pi], radians."""
+    return angle - _TWO_PI * np.float32(math.ceil((angle - _PI) / _TWO_PI))
+
+
+@device_function
+def angle_between(heading, other):
+    """Angle between two headings, radians in [0, pi]."""
+    return min(abs(wrapped(heading - other)), _PI)
+
+
+# Points and vectors as tuples (x, y, z) of float32, the form that kernels pass
+
+
+@inline_function
+def point_at(i, points):
+    """Row i of an f32 [N, 3] array as a point."""
+    return points[i, 0], points[i, 1], points[i, 2]
+
+
+@inline_function
+def keep_point(i, point, points_out):
+    """Write a point to row i of an f32 [N, 3] array."""
+    points_out[i, 0], points_out[i, 1], points_out[i, 2] = point
+
+
+@inline_function
+def mix(a, b, t):
+    """Linear interpolation a + (b - a) t."""
+    return a[0] + (b[0] - a[0]) * t, a[1] + (b[1] - a[1]) * t, a[2] + (b[2] - a[2]) * t
+
+
+@inline_function
+def squared_distance(a, b):
+    """Squared distance of two points, with explicit fused multiply-adds: bit-equal in every context."""
+    dx, dy, dz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
+    return fma(dz, dz, fma(dx, dx, dy * dy))
+
+
+@inline_function
+def distance(a, b):
+    """Euclidean distance of two points."""
+    return math.sqrt(squared_distance(a, b))
+
+
+@inline_function
+def within(point, limit):
+    """True if the absolute values of all coordinates are below `limit`; False for NaN."""
+    return abs(point[0]) < limit and abs(point[1]) < limit and abs(point[2]) < limit
+
+
+# Pinhole camera: square pixels, rays through pixel centres, row 0 at the top
+
+_TINY = np.float32(1e-12)
+
+
+def tan_half(hfov_deg: float) -> np.float32:
+    """Half the width of the image plane at distance 1: tan(hfov / 2)."""
+    return np.float32(math.tan(math.radians(hfov_deg) / 2))
+
+
+@device_function
+def pixel_ray(row, column, axes, height, width, tan_half_hfov):
+    """Direction of a pixel's ray with forward component 1, so that the ray parameter is planar depth.
+
+    `axes`: result of `pose.camera_axes`.
+    """
+    (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = axes
+    scale = tan_half_hfov / np.float32(width)
+    # explicit int32: numba promotes int32 arithmetic to int64, which a GPU converts to float slowly
+    right = np.float32(np.int32(np.int32(2) * column + np.int32(1) - width)) * scale
+    up = np.float32(np.int32(height - np.int32(1) - np.int32(2) * row)) * scale
+    return (fx + right * rx) + up * ux, (fy + right * ry) + up * uy, (fz + right * rz) + up * uz
+
+
+@device_function
+def pixel_spacing(width, tan_half_hfov):
+    """Difference between the ray directions of adjacent pixels, along a row or a column."""
+    return np.float32(2.0) * tan_half_hfov / np.float32(width)
+
+
+@device_function
+def inverse_direction(component):
+    """1 / component, finite for 0 too, so that the slab test has no NaN for rays parallel to an axis plane."""
+    if abs(component) < _TINY:
+        return np.float32(1.0) / _TINY
+    return np.float32(1.0) / component

@@ -18,7 +18,7 @@ from batchnav.mapping.observations import MAP_SPECS
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.weights import load_policy
 from batchnav.runtime.kernels.arrays import check_tensor
-from batchnav.sensors.goal_hfov import GOAL_HFOV
+from batchnav.sensors.goal_image import GOAL_HFOV
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, collided
 from batchnav.tasks.pointnav import PointNavConfig
 

@@ -22,15 +22,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.mapping.quadrants import is_closed, is_gap, quadrants_of
 from batchnav.mapping.state import (
     SIDE,
     collisions_while_traversed,
     has_obstacle,
     inflation,
+    is_closed,
     is_explored,
+    is_gap,
     is_interpolated,
     is_traversed_obstacle,
+    quadrants_of,
     repeated_collisions,
 )
 from batchnav.runtime.kernels.decorators import inline_function

@@ -14,7 +14,6 @@ import math
 import numpy as np
 
 from batchnav.geometry.pose import camera_axes, forward
-from batchnav.mapping.quadrants import is_closed, quadrant_bit, quadrants_in, word_of
 from batchnav.mapping.state import (
     EXPLORED,
     cell_at,
@@ -23,15 +22,19 @@ from batchnav.mapping.state import (
     collided_occupancy,
     has_obstacle,
     interpolated_code,
+    is_closed,
     is_explored,
     is_interpolated,
     is_near_obstacle,
     is_occupied,
     is_traversed,
     obstacle_code,
+    quadrant_bit,
+    quadrants_in,
     to_map,
     touches_traversed_obstacle,
     traversed_codes,
+    word_of,
 )
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.synchronization import atomic_add, atomic_or

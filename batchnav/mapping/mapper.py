@@ -13,59 +13,172 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numba import prange
 
 from batchnav.mapping.config import MapConfig
-from batchnav.mapping.ego_map import PIXELS, mark_path, render_ego_map
-from batchnav.mapping.inflate import clear_new_obstacles, inflate
 from batchnav.mapping.integrate import FULL_TURN, begin_scan, integrate_depth, integrate_motion, mark_traversed
-from batchnav.mapping.path import (
-    begin_check,
-    check_path,
-    expected_cost,
-    extract_path,
-    find_position,
-    goal_position,
-    is_kept,
-    is_scanning,
-    locate,
-)
 from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, TrackedBodies
-from batchnav.mapping.schedule import Schedule, end_agent, end_block, take_agent
 from batchnav.mapping.shortest_path import (
     SHARED_COUNTERS,
     SHARED_PENDING,
     SPREAD,
     SearchBuffers,
+    begin_check,
     block_search,
+    check_path,
     clear_worklists,
     cost_to_go,
+    expected_cost,
+    extract_path,
+    find_position,
+    goal_position,
     is_done,
+    is_kept,
+    is_scanning,
+    locate,
     next_slack,
     upper_bound,
 )
 from batchnav.mapping.state import (
     CELLS,
+    INFLATED,
     MAX_PATH_CELLS,
     PREDICTION_INTERVAL,
+    SIDE,
     Agents,
     MapCameras,
     MappingParameters,
     MapState,
     clear_map,
+    is_interpolated,
+    is_near_obstacle,
+    obstacle_code,
     place_map,
+    quadrants_of,
 )
-from batchnav.mapping.waypoint import begin_waypoint, find_waypoint, write_waypoint
+from batchnav.mapping.waypoint import PIXELS, begin_waypoint, find_waypoint, mark_path, render_ego_map, write_waypoint
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
-from batchnav.runtime.kernels.synchronization import sync_lanes
+from batchnav.runtime.kernels.synchronization import atomic_add, sync_lanes
 from batchnav.runtime.threads import num_threads
 from batchnav.sensors.sensor import Cameras
+
+# CUDA: the order in which blocks of threads take agents
+
+LONG = np.int32(2048)
+"""Number of cells from which on a search is long."""
+_TAKEN, _ENDED, _STEP, _NUM_LONG = np.int32(0), np.int32(1), np.int32(2), np.int32(3)
+_FIRST_STEP = 2
+_ONE = np.int32(1)
+
+
+class Schedule(NamedTuple):
+    """Order of N agents."""
+
+    counters: Any
+    """i32 [1, 5]: places of the order that were taken; blocks that have ended; number of the step; and numbers of long
+    searches of the last even and of the last odd step."""
+    long_searches: Any
+    """i32 [2, N]: agents with long searches of the last even and of the last odd step."""
+    long_at: Any
+    """i32 [1, N]: number of the step of each agent's last long search; 0: none."""
+
+    @classmethod
+    def empty(cls, n: int, device: torch.device) -> Schedule:
+        """Order of `n` agents before their first search."""
+        sizes = (1, 5), (2, n), (1, n)
+        schedule = cls(*(torch.zeros(size, dtype=torch.int32, device=device) for size in sizes))
+        schedule.counters[0, int(_STEP)] = _FIRST_STEP
+        return schedule
+
+
+@inline_function
+def take_agent(lane, taken_out, schedule_out):
+    """The agent that this block updates next, i64; -1 if all were taken. `taken_out`: i32 [1] in shared memory."""
+    if lane == 0:
+        taken_out[0] = _next_agent(schedule_out)
+    sync_lanes()
+    return np.int64(taken_out[0])
+
+
+@lean_function
+def _next_agent(schedule_out):
+    """The agent at the next place of the order: those with long searches in the previous step, then the others."""
+    step, n = schedule_out.counters[0, _STEP], np.int32(schedule_out.long_at.shape[1])
+    previous = (step + _ONE) & _ONE
+    num_long = schedule_out.counters[0, _NUM_LONG + previous]
+    while True:
+        place = atomic_add(schedule_out.counters, np.int32(0), _TAKEN, _ONE)
+        if place < num_long:
+            return schedule_out.long_searches[previous, place]
+        agent = place - num_long
+        if agent >= n:
+            return np.int32(-1)
+        if schedule_out.long_at[0, agent] < step - _ONE:  # else it was among the first
+            return agent
+
+
+@inline_function
+def end_agent(lane, i, cells, schedule_out):
+    """Record the number of cells that the search of an agent spread over."""
+    if lane == 0 and cells >= LONG:
+        _add_long(i, schedule_out)
+
+
+@lean_function
+def _add_long(i, schedule_out):
+    """Record a long search of agent i."""
+    step = schedule_out.counters[0, _STEP]
+    place = atomic_add(schedule_out.counters, np.int32(0), _NUM_LONG + (step & _ONE), _ONE)
+    schedule_out.long_searches[step & _ONE, place], schedule_out.long_at[0, i] = np.int32(i), step
+
+
+@inline_function
+def end_block(lane, blocks, schedule_out):
+    """End a block; the last of all `blocks` prepares the next step."""
+    if lane == 0 and atomic_add(schedule_out.counters, np.int32(0), _ENDED, _ONE) == np.int32(blocks) - _ONE:
+        _begin_step(schedule_out)
+
+
+@lean_function
+def _begin_step(schedule_out):
+    """Begin the next step: no agent is taken, and no search was long."""
+    step = schedule_out.counters[0, _STEP] + _ONE
+    schedule_out.counters[0, _TAKEN], schedule_out.counters[0, _ENDED] = np.int32(0), np.int32(0)
+    schedule_out.counters[0, _STEP], schedule_out.counters[0, _NUM_LONG + (step & _ONE)] = step, np.int32(0)
+
+
+# Obstacle inflation: cells next to an obstacle become inflated, which raises their traversal cost
+
+
+@lean_function
+def clear_new_obstacles(row, search_out):
+    """Empty the list of new obstacles in row `row` of the worklist."""
+    search_out.counters[row, 0] = np.int32(0)
+
+
+@lean_function
+def inflate(lane, lanes, i, row, search, state_out):
+    """Mark the neighbours of the new obstacles as inflated. The lanes share the list.
+
+    A cell in which depth showed an obstacle is no interpolated obstacle, whichever lane marked it last.
+    """
+    for k in range(lane, min(search.counters[row, 0], search.worklist.shape[1]), lanes):
+        cell = search.worklist[row, k]
+        occupancy = state_out.occupancy[i, cell]
+        if is_interpolated(occupancy) and quadrants_of(i, cell, state_out) != 0:
+            state_out.occupancy[i, cell] = obstacle_code(occupancy, state_out.explored[i, cell])
+        r, c = cell // np.int32(SIDE), cell % np.int32(SIDE)
+        for nr in range(max(r - 1, 0), min(r + 2, SIDE)):
+            for nc in range(max(c - 1, 0), min(c + 2, SIDE)):
+                if not is_near_obstacle(state_out.occupancy[i, nr * SIDE + nc]):
+                    state_out.occupancy[i, nr * SIDE + nc] = np.uint8(INFLATED)
+
 
 BLOCK, REGISTERS = 512, 64
 """CUDA: threads per agent, and registers per thread. A step waits for the few agents with long searches."""

@@ -22,11 +22,11 @@ import torch
 
 from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
-from batchnav.mapping.ego_map import PIXELS
 from batchnav.mapping.mapper import MappedBodyConfig, Mapper
 from batchnav.mapping.predictor import memory_needed
 from batchnav.mapping.search import GoalMap
 from batchnav.mapping.search_mapper import SearchMapper
+from batchnav.mapping.waypoint import PIXELS
 from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.sensors.camera import MAIN
 from batchnav.sensors.depth import DepthConfig, MeasuredDepth

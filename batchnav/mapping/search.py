@@ -19,10 +19,8 @@ import torch
 
 from batchnav.geometry.pose import forward
 from batchnav.mapping.costs import GAP_COST, STRAIGHT
-from batchnav.mapping.ego_map import FRONTIER, GOAL, PIXELS, cell_value, pixel_place, pixel_scale
 from batchnav.mapping.integrate import eye_of, pixel_point
-from batchnav.mapping.path import bearing, extract_path, locate
-from batchnav.mapping.shortest_path import POSITION
+from batchnav.mapping.shortest_path import POSITION, bearing, extract_path, locate
 from batchnav.mapping.state import (
     CELLS,
     SIDE,
@@ -34,7 +32,7 @@ from batchnav.mapping.state import (
     is_near_obstacle,
     is_traversed,
 )
-from batchnav.mapping.waypoint import SCAN_BEARING
+from batchnav.mapping.waypoint import FRONTIER, GOAL, PIXELS, SCAN_BEARING, cell_value, pixel_place, pixel_scale
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min
 

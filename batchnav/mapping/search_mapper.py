@@ -23,11 +23,12 @@ from batchnav.mapping.mapper import (
     Mapper,
     begin_map,
     check_kept_path,
+    end_agent,
+    end_block,
     integrate_map,
+    take_agent,
     update_waypoint,
 )
-from batchnav.mapping.path import is_kept, is_scanning, locate
-from batchnav.mapping.schedule import end_agent, end_block, take_agent
 from batchnav.mapping.search import (
     ANY_FRONTIER,
     HITS,
@@ -52,6 +53,9 @@ from batchnav.mapping.shortest_path import (
     UNREACHED,
     block_search,
     clear_search,
+    is_kept,
+    is_scanning,
+    locate,
     spread,
 )
 from batchnav.runtime.kernels.arrays import view

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from batchnav.geometry.point import keep_point, point_at
+from batchnav.geometry.pose import keep_point, point_at
 from batchnav.navmesh.clearance import distance_to_wall
 from batchnav.navmesh.geodesic import find_path
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.navmesh.sample import random_point
 from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.decorators import inline_function
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.rng import uniform4
 
 _INF = np.float32(np.inf)

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from batchnav.geometry.point import distance
 from batchnav.geometry.polygon import ZERO, closest_on_segment
+from batchnav.geometry.pose import distance
 from batchnav.navmesh.data import (
     WALL,
     link_edge,
@@ -19,6 +19,7 @@ from batchnav.navmesh.data import (
 )
 from batchnav.navmesh.heap import (
     CLOSED,
+    NODE_POOL,
     OPEN,
     begin_search,
     heap_decrease,
@@ -29,7 +30,6 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import nearest_polygon
-from batchnav.navmesh.scratch import NODE_POOL
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 _OFF_THE_MESH = np.float32(np.inf)

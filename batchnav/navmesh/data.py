@@ -14,10 +14,69 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
-from batchnav.navmesh.tile import BV_NODE, MAX_VERTICES
 from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.intrinsics import load4
 from batchnav.types import Column
+
+# A tile of a Detour navmesh as stored in files: output of the baker, input of `build`
+
+MAX_VERTICES = 6
+"""Largest number of vertices of a polygon (DT_VERTS_PER_POLYGON)."""
+
+POLYGON = np.dtype([
+    ("first_link", "<u4"), ("vertices", "<u2", MAX_VERTICES), ("neighbours", "<u2", MAX_VERTICES), ("flags", "<u2"),
+    ("num_vertices", "u1"), ("area_and_type", "u1"),
+])  # fmt: skip
+"""dtPoly, 32 bytes. neighbours: 0 is a wall, k + 1 polygon k, 0x8000 | side the border to an adjacent tile."""
+
+DETAIL = np.dtype([
+    ("vertex_base", "<u4"), ("triangle_base", "<u4"), ("num_vertices", "u1"), ("num_triangles", "u1"), ("pad", "u1", 2),
+])  # fmt: skip
+"""dtPolyDetail, 12 bytes."""
+
+BV_NODE = np.dtype([("low", "<u2", 3), ("high", "<u2", 3), ("index", "<i4")])
+"""dtBVNode, 16 bytes. index >= 0: leaf with that polygon; < 0: skip -index nodes to pass this subtree."""
+
+WALKABLE = 0x1
+"""Polygon flag of walkable polygons (Habitat's WALK)."""
+
+
+class Tile(NamedTuple):
+    """A dtMeshTile with arrays as in the file. Detail triangles give heights; a wall is an edge without neighbour."""
+
+    vertices: np.ndarray
+    """f32 [V, 3]."""
+    polygons: np.ndarray
+    """POLYGON [P]."""
+    details: np.ndarray
+    """DETAIL [P]."""
+    detail_vertices: np.ndarray
+    """f32 [D, 3]."""
+    detail_triangles: np.ndarray
+    """u8 [R, 4]: three vertices, and edge flags. Vertex k is the polygon's if k < n, its number of vertices, else its
+    detail vertex k - n."""
+    bv_nodes: np.ndarray
+    """BV_NODE [B]: boxes relative to `low`, in cells of 1 / `bv_quant` metres."""
+    low: np.ndarray
+    """f32 [3]."""
+    high: np.ndarray
+    """f32 [3]."""
+    walkable_height: float
+    """Agent height, metres."""
+    walkable_radius: float
+    """Agent radius, metres."""
+    walkable_climb: float
+    """Height of a step that an agent can climb, metres."""
+    bv_quant: float
+    """Cells of the BV tree per metre."""
+    max_links: int
+    x: int = 0
+    y: int = 0
+    layer: int = 0
+    user_id: int = 0
+    links: np.ndarray | None = None
+    """u8 [max_links, 12] as in the file (None: zeros). Detour rebuilds links when it loads a tile."""
+
 
 WALL, SEVERAL = -1, -2
 """Neighbour of a polygon's edge: none, or several (on borders between tiles; see the links)."""
@@ -49,7 +108,7 @@ MIDDLE_ROW = np.dtype([
     ("middle", "f4", 3), ("target", "i4"),
     ("branch", "i4", 2), ("pad", "f4", 2),
 ])  # fmt: skip
-"""Midpoint of a link's portal, the polygon that the link leads to, and its branch (`navmesh/branches.py`)."""
+"""Midpoint of a link's portal, the polygon that the link leads to, and its branch (`navmesh/build.py`)."""
 PORTAL_ROW = np.dtype([("left", "f4", 3), ("edge_and_side", "i4"), ("right", "f4", 3), ("source", "i4")])
 """A link's portal, edge + 8 * side (0 to 3, of the tile's border), and the polygon that the link leaves."""
 
@@ -74,7 +133,7 @@ class NavMeshData(NamedTuple, Generic[Column]):
     link_portal: Column
     """f32 [L, 8]: PORTAL_ROW."""
     polygon_number: Column
-    """i32 [P]: numbers that branches refer to (`navmesh/branches.py`)."""
+    """i32 [P]: numbers that branches refer to (`navmesh/build.py`)."""
     polygon_island: Column
     """i32 [P]: island (connected component), -1 for polygons that are not walkable."""
     island_radius: Column

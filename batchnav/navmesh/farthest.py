@@ -9,11 +9,13 @@ vertices, slightly farther.
 
 import numpy as np
 
-from batchnav.geometry.point import distance
 from batchnav.geometry.polygon import ZERO, same_point
+from batchnav.geometry.pose import distance
 from batchnav.navmesh.data import link_middle, link_side, polygon_links, polygon_size, polygon_vertex, scene_nodes
 from batchnav.navmesh.heap import (
     CLOSED,
+    MAX_VISITS,
+    NODE_POOL,
     OPEN,
     begin_search,
     heap_decrease,
@@ -24,7 +26,6 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import nearest_polygon
-from batchnav.navmesh.scratch import MAX_VISITS, NODE_POOL
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 
 CANDIDATES = 8

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.errors import NavMeshError, shortened
+from batchnav.navmesh.data import BV_NODE, DETAIL, POLYGON, Tile
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, Tile
 from batchnav.runtime.files import as_path, read_regular, replacing
 
 SET_MAGIC, TILE_MAGIC, TILE_VERSION = 0x4D534554, 0x444E4156, 7

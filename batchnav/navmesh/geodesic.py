@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from batchnav.geometry.point import distance, mix
 from batchnav.geometry.polygon import ZERO, closest_on_segment, edge_crosses, same_point, twice_area
+from batchnav.geometry.pose import distance, mix
 from batchnav.navmesh.data import (
     link_middle,
     link_portal,
@@ -24,6 +24,9 @@ from batchnav.navmesh.data import (
 )
 from batchnav.navmesh.heap import (
     CLOSED,
+    MAX_PATH,
+    MAX_VISITS,
+    NODE_POOL,
     OPEN,
     begin_search,
     heap_decrease,
@@ -37,7 +40,6 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import FAR, NOWHERE, nearest_polygon
-from batchnav.navmesh.scratch import MAX_PATH, MAX_VISITS, NODE_POOL
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.intrinsics import fma
 

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.errors import ArgumentError
-from batchnav.navmesh.data import NavMeshData, areas, surface
+from batchnav.navmesh.data import WALKABLE, NavMeshData, areas, surface
 from batchnav.navmesh.file import NavMeshFile
-from batchnav.navmesh.tile import WALKABLE
 
 SMALL_ISLAND = 1.5
 """Smallest radius of an island for sampling episodes, metres (Habitat's ISLAND_RADIUS_LIMIT)."""

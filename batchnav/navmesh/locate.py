@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from batchnav.geometry.point import mix, squared_distance, within
 from batchnav.geometry.polygon import ONE, ZERO, closest_on_segment, edge_crosses, height_on_triangle
+from batchnav.geometry.pose import mix, squared_distance, within
 from batchnav.navmesh.data import (
     polygon_size,
     polygon_triangles,

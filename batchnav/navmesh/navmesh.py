@@ -15,14 +15,14 @@ from batchnav.navmesh import batch
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.build import build
 from batchnav.navmesh.data import NavMeshData, triangle_areas
+from batchnav.navmesh.heap import MAX_PATH, search_bytes, search_scratch, search_size
 from batchnav.navmesh.islands import island_areas, moved, with_islands
-from batchnav.navmesh.scratch import MAX_PATH, search_bytes, search_scratch, search_size
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_int, check_kind, check_number, check_seed
 from batchnav.runtime.console import number_of
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import floats, to_device, view
-from batchnav.runtime.kernels.loops import Kernel
+from batchnav.runtime.kernels.launch import Kernel
 from batchnav.runtime.threads import num_threads
 from batchnav.types import FAR, TriangleMesh
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from batchnav.geometry.point import mix
 from batchnav.geometry.polygon import ONE, ZERO, twice_area
+from batchnav.geometry.pose import mix
 from batchnav.navmesh.data import polygon_size, polygon_vertex, scene_climb, scene_polygons
 from batchnav.navmesh.locate import distance_to_polygon
 from batchnav.runtime.kernels.decorators import inline_function, lean_function

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from batchnav.geometry.point import distance, mix, within
 from batchnav.geometry.polygon import ONE, ZERO, closest_on_segment, intersect_segments
+from batchnav.geometry.pose import distance, mix, within
 from batchnav.navmesh.data import (
     SEVERAL,
     WALL,

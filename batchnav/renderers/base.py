@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from batchnav.errors import ArgumentError
-from batchnav.geometry.camera import tan_half
+from batchnav.geometry.pose import tan_half
 from batchnav.runtime.checks import check_int, check_kind, check_number, refuse_copies
 from batchnav.runtime.device import check_memory
 from batchnav.runtime.kernels.arrays import check_tensor

@@ -34,10 +34,8 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.geometry.box import ray_box, ray_boxes
-from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
-from batchnav.geometry.pose import camera_axes
-from batchnav.geometry.triangle import ray_four_triangles, ray_triangles, triangle_on_screen
+from batchnav.geometry.pose import camera_axes, inverse_direction, pixel_ray, pixel_spacing
+from batchnav.geometry.triangle import ray_box, ray_boxes, ray_four_triangles, ray_triangles, triangle_on_screen
 from batchnav.renderers.base import NEAR, Poses, Renderer
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function, inline_function

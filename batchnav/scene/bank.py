@@ -12,7 +12,7 @@ import torch
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.data import NavMeshData
 from batchnav.navmesh.data import pack as pack_navmeshes
-from batchnav.navmesh.scratch import SearchScratch, search_scratch, search_size
+from batchnav.navmesh.heap import SearchScratch, search_scratch, search_size
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import to_device, view

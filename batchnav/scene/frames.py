@@ -7,13 +7,18 @@ metres and subtracted in float64, axis by axis, before vertices become float32.
 from __future__ import annotations
 
 import logging
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from batchnav.errors import ArgumentError, MeshError
-from batchnav.scene.axes import Up
 from batchnav.types import FAR, TriangleMesh
+
+# Axes of mesh files
+
+Up = Literal["auto", "x", "y", "z", "-x", "-y", "-z"]
+"""The axis of a mesh file that points up; "auto" is y."""
+
 
 log = logging.getLogger(__name__)
 
@@ -106,3 +111,15 @@ def _refuse_coarse(columns: np.ndarray, name: str) -> None:
                 f"{name}: found coordinates up to {np.abs(column).max():.9g} m in steps of {step:g} m (float32), "
                 f"expected {COARSEST:g} m or less: export the mesh nearer to the origin, or in double precision"
             )
+
+
+# Meshes whose floors are walkable whichever side faces up
+
+
+def two_sided(mesh: TriangleMesh) -> TriangleMesh:
+    """The mesh for baking a navmesh: without its surface, and with every face that looks down reversed."""
+    a, b, c = (mesh.vertices[mesh.faces[:, k]].astype(np.float64) for k in range(3))
+    edge, other = b - a, c - a
+    looks_down = edge[:, 2] * other[:, 0] - edge[:, 0] * other[:, 2] < 0
+    faces = np.where(looks_down[:, None], mesh.faces[:, ::-1], mesh.faces)
+    return mesh._replace(faces=np.ascontiguousarray(faces), surface=None)

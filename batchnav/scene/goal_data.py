@@ -14,13 +14,12 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
-from batchnav.geometry.point import distance
+from batchnav.geometry.pose import distance
 from batchnav.navmesh.data import as_int
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.intrinsics import load4
-from batchnav.scene.goal_field import distance_fields
-from batchnav.scene.goal_grid import CELL, make_grid
+from batchnav.scene.goal_field import CELL, distance_fields, make_grid
 from batchnav.scene.goals import SceneGoals
 from batchnav.scene.scene import Scene
 from batchnav.types import Column

@@ -22,7 +22,7 @@ import torch
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.intrinsics import load4, store4
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.types import LIGHT_STEPS, Material, Texture
 

@@ -21,10 +21,9 @@ from batchnav.scene.formats import point_cloud_error, unsupported_format
 from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.images import AppearanceConfig, Images
-from batchnav.scene.map_mesh import map_mesh
 from batchnav.scene.obj import read_obj_surface
 from batchnav.scene.ply import read_ply
-from batchnav.scene.ros_map import read_map
+from batchnav.scene.ros_map import map_mesh, read_map
 from batchnav.scene.surface import check_surface, faces_of, turned
 from batchnav.scene.text_mesh import read_obj, read_off
 from batchnav.types import Surface, TriangleMesh

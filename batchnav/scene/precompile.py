@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchnav.navmesh.bake.compact import CompactField
 from batchnav.navmesh.bake.contours import Contours
 from batchnav.navmesh.bake.detail import build_detail
-from batchnav.navmesh.bake.grid import make_grid
+from batchnav.navmesh.bake.heightfield import make_grid
 from batchnav.navmesh.bake.polygons import build_polygons
+from batchnav.navmesh.bake.regions import CompactField
 from batchnav.navmesh.bake.tile import make_tile
 from batchnav.navmesh.file import single_tile_file
 from batchnav.navmesh.navmesh import NavMesh

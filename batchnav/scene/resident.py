@@ -15,7 +15,7 @@ import torch
 
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.navmesh.data import NAVMESH_COLUMNS, NavMeshData, moved
-from batchnav.navmesh.scratch import SearchScratch, search_scratch, search_size
+from batchnav.navmesh.heap import SearchScratch, search_scratch, search_size
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.appearance import (
     COLUMNS as APPEARANCE_COLUMNS,

@@ -12,11 +12,10 @@ import torch
 
 from batchnav.config import bounded, shortened
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.geometry.camera import tan_half
-from batchnav.geometry.pose import forward
+from batchnav.geometry.pose import forward, tan_half
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.rng import CAMERA, step_uniforms
 from batchnav.sensors.sensor import Cameras, NoiseCounters
 

@@ -12,7 +12,7 @@ from batchnav.config import bounded, in_range
 from batchnav.errors import ConfigError
 from batchnav.observation import Frame, Spec
 from batchnav.sensors.camera import MAIN, CameraConfig
-from batchnav.sensors.redwood import RedwoodNoise
+from batchnav.sensors.noise import RedwoodNoise
 from batchnav.sensors.sensor import CameraSensor
 
 
@@ -27,7 +27,7 @@ class DepthConfig:
     hole_value: float = bounded(0.0, 0.0, 1.0)
     """Value of pixels whose ray hits nothing, 0..1: 0 follows Habitat, 1 makes holes far."""
     depth_noise: float = bounded(0.0, 0.0, 10.0)
-    """Multiplier of the Redwood noise (`sensors/redwood.py`): 1 is the noise of the real camera, 0 none. With noise,
+    """Multiplier of the Redwood noise (`sensors/noise.py`): 1 is the noise of the real camera, 0 none. With noise,
     depth is quantised and distorted, and nothing is measured from 10 m on."""
     redwood_table: str = ""
     """A `.npy` file with a distortion table, such as habitat-sim's `redwood-depth-dist-model.npy`; "": a synthetic

@@ -13,8 +13,7 @@ from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.intrinsics import load4
-from batchnav.runtime.kernels.launch import launch
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel, launch
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.semantic import IdSensor
 

@@ -7,13 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from batchnav.geometry.camera import pixel_ray
-from batchnav.geometry.pose import camera_axes
+from batchnav.geometry.pose import camera_axes, pixel_ray
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function
 from batchnav.runtime.kernels.intrinsics import load4
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.scene.appearance import Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import CameraSensor

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.geometry.camera import pixel_ray, tan_half
-from batchnav.geometry.pose import camera_axes
+from batchnav.geometry.pose import camera_axes, pixel_ray, tan_half
 from batchnav.renderers.raycast import (
     BLOCK_HEIGHT,
     BLOCK_WIDTH,

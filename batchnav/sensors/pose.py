@@ -10,11 +10,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from batchnav.geometry.angle import wrapped
-from batchnav.geometry.pose import sin_cos
+from batchnav.geometry.pose import sin_cos, wrapped
 from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 
 _GPS, _COMPASS, _HEADING = range(3)
 

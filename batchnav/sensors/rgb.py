@@ -18,13 +18,11 @@ from numba import prange
 
 from batchnav.config import bounded
 from batchnav.errors import ArgumentError
-from batchnav.geometry.camera import pixel_ray, pixel_spacing
-from batchnav.geometry.pose import camera_axes
+from batchnav.geometry.pose import camera_axes, pixel_ray, pixel_spacing
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel
-from batchnav.runtime.kernels.launch import BoundKernel
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import BoundKernel, kernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel

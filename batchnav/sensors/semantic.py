@@ -12,14 +12,12 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.geometry.camera import pixel_ray
-from batchnav.geometry.pose import camera_axes
+from batchnav.geometry.pose import camera_axes, pixel_ray
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.intrinsics import float_bits, fma, load4
-from batchnav.runtime.kernels.launch import launch
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel, launch
 from batchnav.scene.appearance import ID_FIELDS, Appearance
 from batchnav.scene.id_tiles import ON_THE_LINE
 from batchnav.sensors.camera import CameraConfig

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from batchnav.errors import ArgumentError
-from batchnav.geometry.camera import tan_half
+from batchnav.geometry.pose import tan_half
 from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.scene.appearance import ID_FIELDS, Appearance

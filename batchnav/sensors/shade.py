@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchnav.geometry.camera import pixel_ray, pixel_spacing
+from batchnav.geometry.pose import pixel_ray, pixel_spacing
 from batchnav.runtime.kernels.decorators import device_function, inline_function
 from batchnav.runtime.kernels.intrinsics import GROUP, float_bits, fma, load4, load_columns, thread_array
 from batchnav.scene.textures import SIZE, WRAP_V_SHIFT

@@ -1,4 +1,4 @@
-"""Bodies: pose and kinematics of every agent. Bodies do not depend on the task."""
+"""Bodies: pose and kinematics of every agent, velocity control and actuation noise. They do not depend on the task."""
 
 from __future__ import annotations
 
@@ -9,18 +9,142 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from gymnasium import spaces
+from scipy.special import ndtr
 
-from batchnav.config import bounded
+from batchnav.config import bounded, shortened
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.geometry.angle import wrapped
-from batchnav.geometry.point import keep_point, point_at, squared_distance
+from batchnav.geometry.pose import keep_point, point_at, squared_distance, wrapped
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.runtime.kernels.decorators import device_function, lean_function
-from batchnav.sim.actuation import MOVE, TURN, motion_noise, motions_of
-from batchnav.sim.episodes import SamplingState
-from batchnav.sim.velocity import ACTION_SIZE, VelocityConfig, is_stop, speeds
+from batchnav.runtime.kernels.rng import ACTUATION, normal_quantile, step_uniforms
+from batchnav.sim.episodes import SamplingState, agent_number
+
+# Velocity control: an agent commands a linear and an angular speed at every step, as with Habitat's `VelocityAction`
+
+ACTION_SIZE = 2
+"""Components of an action: forward, and to the left, each from -1 (lowest speed of its range) to 1 (highest)."""
+MAX_LENGTH = 10.0
+"""Maximum length of a step, metres."""
+_ONE, _HALF = np.float32(1.0), np.float32(0.5)
+
+
+@dataclass(frozen=True)
+class VelocityConfig:
+    """Ranges of the speeds. Names and defaults: habitat-lab's `velocity_control`."""
+
+    lin_vel_range: tuple[float, ...] = (0.0, 0.25)
+    """Lowest and highest speed along the heading, m/s."""
+    ang_vel_range_deg: tuple[float, ...] = (-10.0, 10.0)
+    """Lowest and highest angular speed to the left, degrees/s."""
+    min_abs_lin_speed: float = bounded(0.025, 0.0, 1e4)
+    """Forward speed, m/s, below which an action is a stop if its angular speed is below `min_abs_ang_speed_deg`."""
+    min_abs_ang_speed_deg: float = bounded(1.0, 0.0, 1e6)
+    """Angular speed, degrees/s, below which an action is a stop if its forward speed is below `min_abs_lin_speed`."""
+    time_step: float = bounded(1.0, 1e-4, 1e3)
+    """Duration of a step, seconds."""
+
+    def validate(self) -> None:
+        """ConfigError where a value is out of range."""
+        for name, most in (("lin_vel_range", MAX_LENGTH / self.time_step), ("ang_vel_range_deg", 180 / self.time_step)):
+            speeds = getattr(self, name)
+            if len(speeds) != 2 or not -most <= speeds[0] < speeds[1] <= most:  # NaN fails here too
+                raise ConfigError(
+                    f"{name}: found {shortened(list(speeds))}, expected the lowest and a larger highest speed, within "
+                    f"-{most:g} and {most:g} with time_step {self.time_step:g}"
+                )
+
+    @property
+    def numbers(self) -> dict[str, np.float32]:
+        """Fields of `sim.bodies.Body` for kernels, by name, in metres, radians and seconds."""
+        (low, high), (right, left) = self.lin_vel_range, map(math.radians, self.ang_vel_range_deg)
+        values = {
+            "linear_low": low, "linear_high": high, "angular_low": right, "angular_high": left,
+            "least_linear": self.min_abs_lin_speed, "least_angular": math.radians(self.min_abs_ang_speed_deg),
+            "time_step": self.time_step,
+        }  # fmt: skip
+        return {name: np.float32(value) for name, value in values.items()}
+
+
+@lean_function
+def _speed(action, low, high):
+    """The speed of a command from -1 to 1. Commands outside are clipped; NaN counts as -1."""
+    action = action if action > -_ONE else -_ONE
+    action = action if action < _ONE else _ONE
+    return low + _HALF * (action + _ONE) * (high - low)
+
+
+@lean_function
+def speeds(i, actions, body):
+    """Commanded speeds of row i of actions f32 [N, 2]: m/s forward, radians/s to the left."""
+    linear = _speed(actions[i, 0], body.linear_low, body.linear_high)
+    return linear, _speed(actions[i, 1], body.angular_low, body.angular_high)
+
+
+@lean_function
+def is_stop(linear, angular, body):
+    """True where both speeds are below their minima."""
+    return abs(linear) < body.least_linear and abs(angular) < body.least_angular
+
+
+# Actuation noise of steps and turns: PyRobot's models of robot motion, which habitat-sim's noisy actions use
+
+MEANS_AND_VARIANCES: dict[tuple[str, str], tuple[tuple[float, ...], tuple[float, ...]]] = {
+    ("LoCoBot", "ILQR"): ((0.014, 0.006, 0.009, 0.005, 0.008, 0.004), (0.003, 0.002, 0.003, 0.003, 0.023, 0.012)),
+    ("LoCoBot", "Proportional"): (
+        (0.017, 0.007, 0.042, 0.023, 0.031, 0.026), (0.001, 0.001, 0.005, 0.004, 0.043, 0.017)
+    ),
+    ("LoCoBot", "Movebase"): ((0.074, 0.019, 0.036, 0.033, 0.189, 0.038), (0.002, 0.0, 0.003, 0.002, 0.219, 0.019)),
+    ("LoCoBot-Lite", "ILQR"): ((0.142, 0.008, 0.023, 0.008, 0.031, 0.028), (0.002, 0.001, 0.002, 0.002, 0.122, 0.03)),
+    ("LoCoBot-Lite", "Proportional"): (
+        (0.135, 0.007, 0.043, 0.009, 0.049, 0.009), (0.002, 0.002, 0.002, 0.001, 0.054, 0.061)
+    ),
+    ("LoCoBot-Lite", "Movebase"): (
+        (0.192, 0.055, 0.117, 0.144, 0.128, 0.143), (0.002, 0.001, 0.001, 0.001, 0.173, 0.025)
+    ),
+}  # fmt: skip
+"""Noise by robot and controller, of forward steps and of turns. Six numbers each: mean and variance along the motion
+(m, m^2), to the right (m, m^2), and of the heading to the left (rad, rad^2)."""
+CUT_OFF = 3.0
+"""Truncation of the normal variables, standard deviations."""
+MAX_REDUCTION = 0.95
+"""Maximum fraction of a motion that the noise takes back, before the multiplier."""
+MOVE, TURN = range(2)
+_MEAN, _DEVIATION, _LOWEST, _SPAN = range(4)
+
+
+def motions_of(robot: str, controller: str, multiplier: float, step: float, turn: float) -> np.ndarray:
+    """Noise parameters that kernels read, f32 [2, 3, 4], for steps of `step` metres and turns of `turn` radians.
+
+    First axis: MOVE, TURN. Second: along, to the right, in heading. Third: mean and standard deviation, both times the
+    multiplier; cumulative probability of the lowest value; probability between the lowest and the highest value.
+    """
+    parts = np.array(MEANS_AND_VARIANCES[robot, controller]).reshape(2, 3, 2)
+    mean, deviation = parts[..., 0], np.sqrt(parts[..., 1])
+    lowest = np.full((2, 3), -CUT_OFF)
+    for motion, part, asked in ((MOVE, 0, step), (TURN, 2, turn)):
+        bound = (-MAX_REDUCTION * asked - mean[motion, part]) / deviation[motion, part]
+        lowest[motion, part] = max(-CUT_OFF, bound)
+    span = ndtr(CUT_OFF) - ndtr(lowest)
+    return np.stack([multiplier * mean, multiplier * deviation, ndtr(lowest), span], axis=-1).astype(np.float32)
+
+
+@lean_function
+def motion_noise(i, motion, bodies, body):
+    """Noise of this step's MOVE or TURN: metres along the motion and to the right, radians to the left."""
+    agent = agent_number(i, body)
+    u, v, w, _ = step_uniforms(body.seed[0], agent, bodies.episode[i], bodies.steps[i], ACTUATION, 0)
+    return _part(motion, 0, u, body), _part(motion, 1, v, body), _part(motion, 2, w, body)
+
+
+@lean_function
+def _part(motion, part, u, body):
+    """One of the three noise variables, from a uniform random number u in (0, 1)."""
+    m = body.motions
+    p = m[motion, part, _LOWEST] + u * m[motion, part, _SPAN]
+    return m[motion, part, _MEAN] + m[motion, part, _DEVIATION] * normal_quantile(p)
+
 
 STOP, FORWARD, LEFT, RIGHT, LOOK_UP, LOOK_DOWN = range(6)
 """The actions, numbered as Habitat numbers them."""
@@ -55,7 +179,7 @@ class BodyConfig:
     sliding: bool = True
     """Slide along walls. False: walls stop the agent."""
     actuation_noise: float = bounded(0.0, 0.0, 10.0)
-    """Multiplier of PyRobot's noise of steps and turns (`sim/actuation.py`). 0: no noise."""
+    """Multiplier of PyRobot's noise of steps and turns (`sim/bodies.py`). 0: no noise."""
     robot: Literal["LoCoBot", "LoCoBot-Lite"] = "LoCoBot"
     """Robot that the noise was measured on."""
     controller: Literal["ILQR", "Proportional", "Movebase"] = "ILQR"

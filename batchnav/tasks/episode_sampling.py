@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import EpisodeError
-from batchnav.geometry.point import keep_point, point_at, squared_distance
+from batchnav.geometry.pose import keep_point, point_at, squared_distance
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import check_tensor
@@ -25,13 +25,12 @@ from batchnav.runtime.kernels.decorators import (
     inline_function,
     lean_function,
 )
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import keep_start
 from batchnav.sim.episodes import FIRST_DRAW, agent_number, sample_scene
-from batchnav.sim.positions import check_positions
-from batchnav.sim.simulator import NO_EPISODE
+from batchnav.sim.simulator import NO_EPISODE, check_positions
 
 MIN_ISLAND_RADIUS = np.float32(1.5)
 """Metres. Start and goal lie on islands of at least this radius: Habitat's ISLAND_RADIUS_LIMIT."""

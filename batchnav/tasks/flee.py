@@ -16,13 +16,13 @@ import numpy as np
 import torch
 
 from batchnav.config import bounded
-from batchnav.geometry.point import keep_point, point_at
+from batchnav.geometry.pose import keep_point, point_at
 from batchnav.navmesh.farthest import CANDIDATES, far_vertices
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cuda, exact_cuda_kernel, lean_function
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable

@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from batchnav.geometry.point import keep_point, point_at
+from batchnav.geometry.pose import keep_point, point_at
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import lean_function
 from batchnav.runtime.kernels.intrinsics import copy_fields
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.runtime.kernels.synchronization import enqueue
 from batchnav.sim.bodies import begin_episode, keep_start

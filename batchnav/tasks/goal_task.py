@@ -16,14 +16,13 @@ import numpy as np
 import torch
 
 from batchnav.config import bounded, in_range
-from batchnav.geometry.angle import angle_between
-from batchnav.geometry.point import point_at
+from batchnav.geometry.pose import angle_between, point_at
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.intrinsics import copy_fields
-from batchnav.runtime.kernels.loops import Kernel, kernel
+from batchnav.runtime.kernels.launch import Kernel, kernel
 from batchnav.runtime.kernels.synchronization import enqueue
 from batchnav.sim.bodies import begin_episode
 from batchnav.sim.simulator import Simulator

@@ -17,10 +17,10 @@ import numpy as np
 
 from batchnav.config import bounded
 from batchnav.errors import ConfigError
-from batchnav.geometry.angle import angle_between
+from batchnav.geometry.pose import angle_between
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.loops import Kernel, kernel
+from batchnav.runtime.kernels.launch import Kernel, kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.sim.episodes import GOAL_DRAW, agent_number
 from batchnav.tasks.episode_sampling import table_row

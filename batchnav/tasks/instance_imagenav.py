@@ -18,7 +18,7 @@ from batchnav.config import bounded
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.observation import ObservationSource
 from batchnav.runtime.kernels.arrays import check_tensor, view
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import IMAGE_COLUMNS

@@ -18,15 +18,14 @@ import torch
 
 from batchnav.config import bounded, shortened
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError
-from batchnav.geometry.angle import angle_between
-from batchnav.geometry.point import keep_point, point_at, squared_distance
+from batchnav.geometry.pose import angle_between, keep_point, point_at, squared_distance
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
 from batchnav.observation import ObservationSource, Spec, TaskObservation
 from batchnav.runtime.kernels.arrays import check_tensor, view
 from batchnav.runtime.kernels.decorators import cuda, exact_cuda_kernel, inline_function, lean_function
-from batchnav.runtime.kernels.loops import Kernel, kernel
+from batchnav.runtime.kernels.launch import Kernel, kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.scene.goal_data import GoalData, field_distance, goal_places, goal_row, place_at
 from batchnav.sim.bodies import level_squared_distance

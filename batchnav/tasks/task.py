@@ -18,7 +18,7 @@ from batchnav.observation import ObservationSource
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.intrinsics import copy_fields
-from batchnav.runtime.kernels.loops import Kernel
+from batchnav.runtime.kernels.launch import Kernel
 from batchnav.sim.bodies import Bodies, calls_stop, end_episode, is_invalid, step_body
 from batchnav.sim.simulator import BAD_ACTION, Simulator
 from batchnav.tasks.config import TaskConfig

@@ -12,7 +12,7 @@ from batchnav.cli.evaluate import parse
 from batchnav.cli.measure import next_steps
 from batchnav.cli.options import EvaluateOptions
 from batchnav.data.formats import EpisodeDataset
-from batchnav.mapping.learn.batches import HELD_OUT
+from batchnav.mapping.learn.recorded import HELD_OUT
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.bundled import find_episodes
 from batchnav.scene.mesh import load_mesh

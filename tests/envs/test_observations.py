@@ -16,7 +16,7 @@ from batchnav.envs.observations import image_sources, observation_sources, specs
 from batchnav.errors import ConfigError
 from batchnav.observation import ObservationSource, Requirements, Spec, TaskObservation
 from batchnav.sensors import SENSORS
-from batchnav.sensors.redwood import RedwoodNoise
+from batchnav.sensors.noise import RedwoodNoise
 from batchnav.sensors.sensor import CameraSensor
 from batchnav.tasks import TASKS
 from batchnav.tasks.pointnav import PointNav, PointNavConfig

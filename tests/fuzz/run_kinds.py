@@ -19,7 +19,7 @@ from batchnav.errors import ArgumentError
 from batchnav.mapping.predictor import OccupancyNet, load_occupancy, network_input, save_occupancy
 from batchnav.report.charts import Rows, charts, learning_curves, load_metrics
 from batchnav.scene.scene import Scene
-from batchnav.sensors.redwood import RedwoodNoise, synthetic_table
+from batchnav.sensors.noise import RedwoodNoise, synthetic_table
 from batchnav.sensors.sensor import NoiseCounters
 from batchnav.training.config import TrainingConfig
 from batchnav.training.curves import rows_until

@@ -2,10 +2,15 @@ import numpy as np
 import pytest
 from numba import njit
 
-from batchnav.geometry.box import ray_box, ray_boxes
-from batchnav.geometry.camera import inverse_direction, pixel_ray, pixel_spacing
-from batchnav.geometry.pose import camera_axes
-from batchnav.geometry.triangle import ray_four_triangles, ray_triangles, triangle_on_screen, triangle_planes
+from batchnav.geometry.pose import camera_axes, inverse_direction, pixel_ray, pixel_spacing
+from batchnav.geometry.triangle import (
+    ray_box,
+    ray_boxes,
+    ray_four_triangles,
+    ray_triangles,
+    triangle_on_screen,
+    triangle_planes,
+)
 from batchnav.runtime.kernels.intrinsics import bits_float
 
 f = np.float32

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from batchnav.geometry.point import distance, keep_point, mix, point_at, squared_distance, within
+from batchnav.geometry.pose import distance, keep_point, mix, point_at, squared_distance, within
 
 
 @njit(error_model="numpy", fastmath={"contract"})

@@ -3,8 +3,7 @@ import pytest
 from numba import njit
 from render_reference import pixel_directions
 
-from batchnav.geometry.camera import pixel_ray, tan_half
-from batchnav.geometry.pose import camera_axes, forward, sin_cos
+from batchnav.geometry.pose import camera_axes, forward, pixel_ray, sin_cos, tan_half
 
 SINE_ERROR = 2e-7  # three roundings of float32 at 1
 RAY_ERROR = 1e-6  # the same on components up to 3

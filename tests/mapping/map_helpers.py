@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from batchnav.mapping.costs import FREE_EDGE
-from batchnav.mapping.schedule import Schedule
+from batchnav.mapping.mapper import Schedule
 from batchnav.mapping.shortest_path import SearchBuffers
 from batchnav.mapping.state import (
     CELLS_PER_WORD,

@@ -13,8 +13,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.mapping.state import PREDICTION_INTERVAL
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.bodies import LEFT, RIGHT
-from batchnav.sim.velocity import VelocityConfig
+from batchnav.sim.bodies import LEFT, RIGHT, VelocityConfig
 
 SCAN_BEARING = math.pi / 2
 """Bearing of the waypoint during the scan: a quarter turn to the left."""

@@ -13,12 +13,12 @@ from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.mapping.costs import COST_UNITS
-from batchnav.mapping.learn import batches, losses
+from batchnav.mapping.learn import recorded as batches
 from batchnav.mapping.learn import recorded as recorded_maps
+from batchnav.mapping.learn import train
 from batchnav.mapping.learn import train as training
-from batchnav.mapping.learn.batches import rotation, sample_rotation
 from batchnav.mapping.learn.path_cost_gradient import PathEnds, path_costs
-from batchnav.mapping.learn.recorded import BLOCKED_COST, STARTS
+from batchnav.mapping.learn.recorded import BLOCKED_COST, STARTS, rotation, sample_rotation
 from batchnav.mapping.learn.train import Schedule
 from batchnav.mapping.predictor import MAX_PREDICTED_COST, WINDOW, OccupancyNet, load_occupancy, odds
 from batchnav.mapping.state import CELLS, SIDE
@@ -144,8 +144,8 @@ def test_sampled_rotations_are_orthogonal(recorded):
 def test_paths_pay_predicted_costs(recorded):
     """A constant prediction lengthens paths by the cost of their unknown cells, and at most 4.5 times."""
     maps, even = recorded.select(ROWS), torch.zeros(1, WINDOW, WINDOW)
-    free = losses.predict_paths(Fixed(even - 10.0), maps, torch.eye(2))
-    seven = losses.predict_paths(Fixed(even + 2.06), maps, torch.eye(2))  # odds of 7
+    free = train.predict_paths(Fixed(even - 10.0), maps, torch.eye(2))
+    seven = train.predict_paths(Fixed(even + 2.06), maps, torch.eye(2))  # odds of 7
     assert odds(torch.tensor(2.06)).round() == 7 * COST_UNITS and odds(torch.tensor(30.0)) == MAX_PREDICTED_COST
     valid = free.valid & seven.valid
     assert torch.equal(free.true, seven.true) or (free.valid != seven.valid).any()
@@ -161,23 +161,23 @@ def test_predictions_are_rotated_back_to_the_map(recorded):
             return 4.0 * inputs[:, 3] + 3.0 * inputs[:, 5] - 1.0  # high around the goal and the agent
 
     maps = recorded.select(ROWS)
-    plain = losses.predict_paths(Near(), maps, torch.eye(2))
+    plain = train.predict_paths(Near(), maps, torch.eye(2))
     for quarters, mirrored in ((1, False), (2, False), (0, True), (3, True)):
-        rotated = losses.predict_paths(Near(), maps, rotation(math.pi / 2 * quarters, mirrored))
+        rotated = train.predict_paths(Near(), maps, rotation(math.pi / 2 * quarters, mirrored))
         assert torch.equal(rotated.valid, plain.valid)
         torch.testing.assert_close(rotated.predicted, plain.predicted, rtol=0.01, atol=0.1)
-    even = losses.predict_paths(Fixed(torch.zeros(1, WINDOW, WINDOW) - 10.0), maps, torch.eye(2))
+    even = train.predict_paths(Fixed(torch.zeros(1, WINDOW, WINDOW) - 10.0), maps, torch.eye(2))
     assert ((plain.predicted - even.predicted)[plain.valid & even.valid] > 0.5).any()
 
 
 def test_the_best_frontier_cell_has_no_regret(recorded):
     valid = torch.tensor([[True, True, True, False]])
-    paths = losses.Paths(
+    paths = train.Paths(
         torch.tensor([[9.0, 3.0, 1.0, 0.0]]), torch.tensor([[9.0, 2.0, 6.0, 0.0]]),
         torch.tensor([[0.0, 1.0, 1.0, 0.0]]), valid,
     )  # fmt: skip
-    assert losses.regret(paths).tolist() == [[0.0, 4.0, 0.0]]
-    predicted = losses.frontier_lengths(paths.reach + paths.predicted, valid)
+    assert train.regret(paths).tolist() == [[0.0, 4.0, 0.0]]
+    predicted = train.frontier_lengths(paths.reach + paths.predicted, valid)
     assert predicted.argmin(1).tolist() == [1], "the prediction chooses the path that is 4 m longer"
 
 
@@ -216,7 +216,7 @@ def test_training_lowers_both_losses(recorded, monkeypatch):
     def path_measures():
         """Path loss of all maps, and RMS error of their paths, metres."""
         with torch.no_grad():
-            loss = losses.path_loss(model.eval(), recorded.select(rows), rotation(0.0)).item()
+            loss = train.path_loss(model.eval(), recorded.select(rows), rotation(0.0)).item()
         return loss, training.path_errors(model, recorded, rows, 8, rotation(0.0))[1]
 
     before = path_measures()
@@ -226,7 +226,7 @@ def test_training_lowers_both_losses(recorded, monkeypatch):
 
 def test_interrupted_training_leaves_the_weights_of_the_last_report(recorded, tmp_path, monkeypatch):
     """With a report every two steps, and training that fails after the third step."""
-    out, model, three = tmp_path / "mine.safetensors", OccupancyNet(), iter([losses.occupancy_loss] * 3)
+    out, model, three = tmp_path / "mine.safetensors", OccupancyNet(), iter([train.occupancy_loss] * 3)
     first = model.out.weight.bfloat16().float()  # the precision of files
     monkeypatch.setattr(training, "REPORT_INTERVAL", 2)
     monkeypatch.setattr(training, "occupancy_loss", lambda *maps: next(three)(*maps))
@@ -241,13 +241,13 @@ def test_interrupted_training_leaves_the_weights_of_the_last_report(recorded, tm
 def test_a_gradient_step_lowers_the_path_loss(recorded):
     """The logits of a constant prediction are trained directly."""
     model, maps = Fixed(torch.full((1, WINDOW, WINDOW), 1.0)), recorded.select(ROWS)
-    loss = losses.path_loss(model, maps, torch.eye(2))
+    loss = train.path_loss(model, maps, torch.eye(2))
     loss.backward()
     gradient = model.logits.grad
     assert gradient.abs().sum() > 0
     with torch.no_grad():
         model.logits -= 2.0 * gradient / gradient.abs().max()
-    assert losses.path_loss(model, maps, torch.eye(2)) < loss
+    assert train.path_loss(model, maps, torch.eye(2)) < loss
 
 
 def test_the_command_writes_weights_and_prints_measures(tmp_path, capsys, monkeypatch):

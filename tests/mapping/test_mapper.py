@@ -178,7 +178,7 @@ SIMULATE = """
 import pickle, sys
 import numpy as np, torch
 from batchnav.mapping.mapper import map_cuda
-from batchnav.mapping.schedule import Schedule
+from batchnav.mapping.mapper import Schedule
 from batchnav.mapping.shortest_path import SearchBuffers
 from batchnav.mapping.state import Agents, MapCameras, MappingParameters, MapState
 
@@ -221,7 +221,7 @@ def test_blocks_of_threads_equal_one_thread(house, tmp_path, monkeypatch):
 TAKE = """
 import numpy as np, torch
 from numba import cuda
-from batchnav.mapping.schedule import LONG, Schedule, end_agent, end_block, take_agent
+from batchnav.mapping.mapper import LONG, Schedule, end_agent, end_block, take_agent
 
 
 @cuda.jit

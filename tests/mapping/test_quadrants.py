@@ -12,7 +12,7 @@ from batchnav.agents.registry import make_reference_agent
 from batchnav.evaluation.play import evaluate
 from batchnav.evaluation.players import find_players
 from batchnav.evaluation.run import Evaluation
-from batchnav.mapping import quadrants
+from batchnav.mapping import state as quadrants
 from batchnav.mapping.state import CELLS, CELLS_PER_WORD, SIDE, MapState
 from batchnav.runtime.bundled import find_split
 from batchnav.runtime.kernels.arrays import view

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from batchnav.navmesh.data import BV_NODE, DETAIL, POLYGON, Tile
 from batchnav.navmesh.file import NavMeshFile, single_tile_file
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, Tile
 
 CELL = 0.05
 MAX_LINKS_PER_EDGE = 2

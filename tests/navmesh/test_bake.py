@@ -7,8 +7,8 @@ import trimesh
 from batchnav.errors import ConfigError, NavMeshError
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.bake import bake_tile
+from batchnav.navmesh.data import WALKABLE, Tile
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.navmesh.tile import WALKABLE, Tile
 
 SETTINGS = NavMeshSettings()
 AREA_ROUNDING = 1e-5

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from handmade import four_tiles, hills, make_tile, rectangle
 
-from batchnav.navmesh.branches import branches
-from batchnav.navmesh.connect import Links
+from batchnav.navmesh.build import Links, branches
 from batchnav.navmesh.data import MIDDLE_ROW, records
 from batchnav.navmesh.file import single_tile_file
 from batchnav.navmesh.navmesh import NavMesh

@@ -9,8 +9,8 @@ import torch
 
 from batchnav.navmesh import batch
 from batchnav.navmesh.data import NavMeshData
+from batchnav.navmesh.heap import SearchScratch
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.navmesh.scratch import SearchScratch
 
 STEP, DISTANCE = 1e-4, 1e-3
 AGREE = 0.999

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from batchnav.errors import NavMeshError
+from batchnav.navmesh import build as connect
 from batchnav.navmesh import build as navmesh_data
-from batchnav.navmesh import connect
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.build import build
 from batchnav.navmesh.file import SET_HEADER, SETTINGS, TILE_HEADER, TILE_REF

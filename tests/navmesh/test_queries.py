@@ -13,8 +13,8 @@ from batchnav.errors import ArgumentError
 from batchnav.navmesh import batch
 from batchnav.navmesh.data import MIDDLE_ROW, POLYGON_ROW, PORTAL_ROW, WALL, pack, records
 from batchnav.navmesh.file import single_tile_file
+from batchnav.navmesh.heap import search_scratch, search_size
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.navmesh.scratch import search_scratch, search_size
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels.arrays import to_device, view
 from batchnav.types import TriangleMesh

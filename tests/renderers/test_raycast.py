@@ -12,8 +12,7 @@ from numba import njit
 from numba import types as nb
 from render_reference import pixel_directions
 
-from batchnav.geometry.camera import pixel_ray, tan_half
-from batchnav.geometry.pose import camera_axes
+from batchnav.geometry.pose import camera_axes, pixel_ray, tan_half
 from batchnav.procedural import BENCHMARK_HOUSE, make_house
 from batchnav.renderers import raycast
 from batchnav.renderers import raycast as renderer_module

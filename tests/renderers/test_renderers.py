@@ -11,7 +11,7 @@ from banks import DEPTH_ERROR, SILHOUETTES, as_mesh, assert_close, bank_of, rend
 from render_reference import pixel_directions, render_reference
 
 from batchnav.errors import ArgumentError
-from batchnav.geometry.camera import tan_half
+from batchnav.geometry.pose import tan_half
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
 from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.mesh import load_mesh

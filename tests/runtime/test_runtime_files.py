@@ -38,7 +38,7 @@ from batchnav.runtime.files import (
     replacing,
 )
 from batchnav.scene.mesh import load_mesh
-from batchnav.sensors.redwood import load_table
+from batchnav.sensors.noise import load_table
 from batchnav.training.config import TrainingConfig
 from batchnav.training.curves import rows_until
 

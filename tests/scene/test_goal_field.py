@@ -6,11 +6,11 @@ import pytest
 import trimesh
 
 from batchnav.data.scenes.load import load_scene
-from batchnav.geometry.point import point_at
+from batchnav.geometry.pose import point_at
 from batchnav.navmesh.line_of_sight import in_line_of_sight
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.scene.goal_data import field_distance, goal_data
-from batchnav.scene.goal_grid import CELL
+from batchnav.scene.goal_field import CELL
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import make_scene
 from batchnav.types import TriangleMesh

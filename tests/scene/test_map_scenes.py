@@ -13,9 +13,8 @@ from batchnav.data.scenes.mesh_files import mesh_files_in
 from batchnav.data.scenes.prepared import fingerprint
 from batchnav.data.scenes.source import mesh_source
 from batchnav.errors import MeshError
-from batchnav.scene.map_mesh import WALL_HEIGHT, map_mesh
 from batchnav.scene.mesh import load_mesh
-from batchnav.scene.ros_map import RosMap, is_ros_map, read_map, write_map
+from batchnav.scene.ros_map import WALL_HEIGHT, RosMap, is_ros_map, map_mesh, read_map, write_map
 
 FIELDS = {
     "image": "office.pgm", "resolution": 0.05, "origin": [-1.0, 2.0, 0.0], "negate": 0, "occupied_thresh": 0.65,
@@ -259,7 +258,7 @@ def test_a_map_is_a_scene_file(tmp_path, caplog):
 
 
 def test_maps_with_too_many_walls_are_refused(monkeypatch):
-    monkeypatch.setattr("batchnav.scene.map_mesh.MOST_QUADS", 10)
+    monkeypatch.setattr("batchnav.scene.ros_map.MOST_QUADS", 10)
     grid = RosMap(np.indices((8, 8)).sum(0).astype(np.int8) % 2 * 100, 0.1, (0.0, 0.0, 0.0))
     with pytest.raises(MeshError, match="has 192 walls and pieces of floor, expected at most 10"):
         map_mesh(grid)

@@ -13,7 +13,7 @@ from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig, config_of
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.geometry.camera import tan_half
+from batchnav.geometry.pose import tan_half
 from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors import SENSORS

@@ -9,12 +9,11 @@ from scipy.special import ndtr
 
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.sensors import noise, redwood
+from batchnav.sensors import noise
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig, DepthSensor
 from batchnav.sensors.frame import GivenImages
-from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
-from batchnav.sensors.redwood import RedwoodNoise, load_table, synthetic_table
+from batchnav.sensors.noise import ColorNoise, ColorNoiseModel, RedwoodNoise, load_table, synthetic_table
 from batchnav.sensors.sensor import Cameras, NoiseCounters
 
 N, H, W = 6, 60, 80
@@ -167,7 +166,7 @@ def test_kernels_compile_without_float64(compile_ptx):
     images, table = nb.float32[:, :, ::1], nb.float32[:, :, ::1]
     for kernel, arguments in (
         (noise.add_noise, (drawn, settings, nb.uint8[:, :, :, ::1])),
-        (redwood.measure_depth, (images, drawn, table, nb.float32, images)),
+        (noise.measure_depth, (images, drawn, table, nb.float32, images)),
     ):
         assert ".f64" not in compile_ptx(kernel, *arguments)
 

@@ -10,8 +10,7 @@ from render_reference import pixel_directions
 
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
-from batchnav.geometry.camera import pixel_ray, pixel_spacing, tan_half
-from batchnav.geometry.pose import camera_axes
+from batchnav.geometry.pose import camera_axes, pixel_ray, pixel_spacing, tan_half
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import ResidentSceneBank, SceneSize

@@ -12,8 +12,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
-from batchnav.sim.actuation import CUT_OFF, MEANS_AND_VARIANCES
-from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
+from batchnav.sim.bodies import CUT_OFF, FORWARD, LEFT, MEANS_AND_VARIANCES, RIGHT, STOP
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import TriangleMesh
 

@@ -6,7 +6,7 @@ import torch
 from batchnav.data.scenes.load import load_scene
 from batchnav.errors import ArgumentError, EpisodeError
 from batchnav.scene.bank import SceneBank
-from batchnav.sim.positions import MAX_SNAP_HEIGHT
+from batchnav.sim.simulator import MAX_SNAP_HEIGHT
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.pointnav import PointNavConfig, pointnav_simulator
 

@@ -12,7 +12,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sensors import camera
 from batchnav.sensors.camera import CameraConfig, Mount
 from batchnav.sensors.sensor import NoiseCounters
-from batchnav.sim.positions import check_positions, snap
+from batchnav.sim.simulator import check_positions, snap
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from rooms import make_room
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError
 from batchnav.navmesh.data import NavMeshData
-from batchnav.runtime.kernels.loops import Kernel
+from batchnav.runtime.kernels.launch import Kernel
 from batchnav.tasks import TASKS
 
 N = 3

@@ -38,8 +38,13 @@ from batchnav.data.goals.view_points import (
     save_goals,
     with_goals,
 )
+from batchnav.data.objectnav.candidates import SceneObject, navigable, objects_of
+from batchnav.data.objectnav.categories import labels_named
+from batchnav.data.objectnav.goals_cache import load_goals, save_goals
+from batchnav.data.objectnav.rules import rules_named
+from batchnav.data.objectnav.view_points import cache_file, with_goals
 from batchnav.errors import EpisodeError
-from batchnav.geometry.camera import tan_half
+from batchnav.geometry.pose import tan_half
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.console import number_of, progress_bar

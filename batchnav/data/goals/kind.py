@@ -26,7 +26,7 @@ from batchnav.errors import EpisodeError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
-from batchnav.sim.positions import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
+from batchnav.sim.simulator import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 from batchnav.tasks.episode_sampling import EpisodeTable
 
 DISTANCE_TOLERANCE = 0.01

@@ -38,7 +38,7 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import FAMILIES
 from batchnav.runtime.files import as_path
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
-from batchnav.scene.axes import Up
+from batchnav.scene.frames import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_baked_for
 
@@ -77,7 +77,7 @@ def load_scene(
             - a mesh file, which an up-to-date NAME.scene in the same folder replaces, since it loads faster. A `.glb`
               below a folder `scene_datasets` is +Z up, like Habitat's stages; any other mesh file is +Y up;
             - a prepared scene (`.scene`, made by `batchnav data prepare`);
-            - "FAMILY:SEED", a procedural scene such as "house:3"; `procedural/families.py` lists the families;
+            - "FAMILY:SEED", a procedural scene such as "house:3"; `procedural/__init__.py` lists the families;
             - "CONFIG:NAME", a scene of the dataset that a `*.scene_dataset_config.json` file describes;
             - a name of a source in `batchnav.data.scenes.ids.SCENE_SOURCES`.
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.data.scenes.asset import Frame, axis_of
-from batchnav.scene.axes import Up
-from batchnav.scene.frames import rotation_of
+from batchnav.data.sources.asset import Frame, axis_of
+from batchnav.scene.frames import Up, rotation_of
 from batchnav.types import TriangleMesh
 
 _FACING = 0.9

@@ -28,14 +28,13 @@ from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
-from batchnav.scene.axes import Up
+from batchnav.scene.frames import Up, two_sided
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import appearance_config, check_mesh, load_mesh
 from batchnav.scene.ros_map import SUFFIX as MAP_SUFFIX
 from batchnav.scene.ros_map import image_file
 from batchnav.scene.scene import Scene, bake_cached, check_baked_for, in_frame_of, make_scene
 from batchnav.scene.surface import merge_surfaces
-from batchnav.scene.winding import two_sided
 from batchnav.types import Surface, TriangleMesh
 
 log = logging.getLogger(__name__)

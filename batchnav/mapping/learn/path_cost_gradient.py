@@ -18,7 +18,7 @@ from batchnav.mapping.shortest_path import EVERYWHERE, UNREACHED, SearchBuffers,
 from batchnav.mapping.state import CELLS, CELLS_PER_WORD, SIDE, MapLayers, MapState
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import inline_function
-from batchnav.runtime.kernels.loops import kernel
+from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.synchronization import atomic_add
 
 _BLOCK, _GRADIENT_BLOCK = 512, 32

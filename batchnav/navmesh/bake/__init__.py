@@ -8,17 +8,15 @@ PathFinder::build. Stages, one file each: voxelisation, filters, erosion by the 
 import numpy as np
 
 from batchnav.errors import NavMeshError
-from batchnav.navmesh.bake import filters
-from batchnav.navmesh.bake.compact import CompactField, build_compact, erode
+from batchnav.navmesh.bake import regions
 from batchnav.navmesh.bake.contours import build_contours
 from batchnav.navmesh.bake.detail import build_detail
-from batchnav.navmesh.bake.grid import make_grid
-from batchnav.navmesh.bake.heightfield import voxelise
+from batchnav.navmesh.bake.heightfield import make_grid, voxelise
 from batchnav.navmesh.bake.polygons import build_polygons
-from batchnav.navmesh.bake.regions import build_regions
+from batchnav.navmesh.bake.regions import CompactField, build_compact, build_regions, erode
 from batchnav.navmesh.bake.tile import make_tile
+from batchnav.navmesh.data import Tile
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.navmesh.tile import Tile
 
 __all__ = ["bake_tile"]
 
@@ -37,11 +35,11 @@ def bake_tile(vertices: np.ndarray, faces: np.ndarray, settings: NavMeshSettings
     solid = voxelise(vertices, faces, grid)
     _expect(solid.area.any(), f"{len(faces)} triangles, none of them flatter than {settings.agent_max_slope:g} degrees")
     if settings.filter_low_hanging_obstacles:
-        filters.allow_low_obstacles(grid.walkable_climb, solid)
+        regions.allow_low_obstacles(grid.walkable_climb, solid)
     if settings.filter_ledge_spans:
-        filters.drop_ledges(grid.width, grid.depth, grid.walkable_height, grid.walkable_climb, solid)
+        regions.drop_ledges(grid.width, grid.depth, grid.walkable_height, grid.walkable_climb, solid)
     if settings.filter_walkable_low_height_spans:
-        filters.drop_low_ceilings(grid.walkable_height, solid)
+        regions.drop_low_ceilings(grid.walkable_height, solid)
 
     field = CompactField(*build_compact(solid, grid.width, grid.depth, grid.walkable_height, grid.walkable_climb))
     erode(grid.walkable_radius, field)

@@ -8,11 +8,424 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.navmesh.bake.delaunay import hull_triangles, retriangulate
 from batchnav.navmesh.bake.growing import copy_row, first_rows, with_capacity
-from batchnav.navmesh.bake.heights import Patch, fill_patch, floor_at
-from batchnav.navmesh.bake.plane import segment_distance_square
+from batchnav.navmesh.bake.plane import distance_square, segment_distance_square, turn
 from batchnav.runtime.kernels.decorators import cpu_function, device_function, lean_function
+
+# Floor heights under a polygon, from a patch of the compact field around it
+
+UNSET = 0xFFFF
+_INFINITE = np.float32(3.4e38)
+
+
+class Patch(NamedTuple):
+    """Floor heights of the cells around one polygon."""
+
+    floor: np.ndarray
+    """i32 [>= width * depth]: floor in cell heights, UNSET where unknown."""
+    x: int
+    """Column of the patch's first cell in the grid."""
+    z: int
+    """Row of the patch's first cell in the grid."""
+    width: int
+    """Cells along x."""
+    depth: int
+    """Cells along z."""
+    inverse_cell: np.float32
+    """Cells per metre."""
+    cell_height: np.float32
+    """Metres."""
+    radius: int
+    """Search radius around a cell without a floor, cells."""
+
+
+@lean_function
+def fill_patch(field, region, grid_width, ring, own_region, queue, patch_out):
+    """Fill a patch with floors of the polygon's region, then with floors reachable from its rim.
+
+    `ring` are the polygon's vertices, i32 [n, 3]; `queue` i32 [>= patch size + 1, 3] is scratch.
+    """
+    _clear(UNSET, patch_out)
+    count = 0
+    empty = True
+    for z in range(patch_out.z, patch_out.z + patch_out.depth):
+        for x in range(patch_out.x, patch_out.x + patch_out.width):
+            column = x + z * grid_width
+            for i in range(field.first[column], field.first[column + 1]):
+                if region[i] == own_region:
+                    patch_out.floor[x - patch_out.x + (z - patch_out.z) * patch_out.width] = field.floor[i]
+                    empty = False
+                    for direction in range(4):
+                        k = field.neighbours[i, direction]
+                        if k >= 0 and region[k] != own_region:
+                            queue[count, 0], queue[count, 1], queue[count, 2] = x, z, i
+                            count += 1
+                            break
+                    break
+    if empty:
+        _seed_at_centre(field, grid_width, ring, queue, patch_out)
+        count = 1
+    head = 0
+    while head < count:
+        x, z, i = queue[head, 0], queue[head, 1], queue[head, 2]
+        head += 1
+        for direction in range(4):
+            k = field.neighbours[i, direction]
+            nx = x + (direction == 2) - (direction == 0)
+            nz = z + (direction == 1) - (direction == 3)
+            at = _cell_of(patch_out, nx, nz)
+            if k >= 0 and at >= 0 and patch_out.floor[at] == UNSET:
+                patch_out.floor[at] = field.floor[k]
+                queue[count, 0], queue[count, 1], queue[count, 2] = nx, nz, k
+                count += 1
+
+
+@lean_function
+def _clear(value, patch_out):
+    for k in range(patch_out.width * patch_out.depth):
+        patch_out.floor[k] = value
+
+
+@lean_function
+def _cell_of(patch, x, z):
+    """Index of a cell in the patch, -1 outside."""
+    x -= patch.x
+    z -= patch.z
+    if x < 0 or z < 0 or x >= patch.width or z >= patch.depth:
+        return -1
+    return x + z * patch.width
+
+
+@lean_function
+def _seed_at_centre(field, grid_width, ring, queue, patch_out):
+    """Seed a patch without cells of the polygon's region, at a cell near the polygon's centre.
+
+    A depth-first search leads from a cell at a vertex to the centre and prefers straight steps. It writes the seed to
+    the patch and to row 0 of `queue`.
+    """
+    x, z, i = _cell_near_vertex(field, grid_width, ring, patch_out)
+    goal_x = goal_z = 0
+    for k in range(len(ring)):
+        goal_x += ring[k, 0]
+        goal_z += ring[k, 2]
+    goal_x //= len(ring)
+    goal_z //= len(ring)
+    _clear(0, patch_out)
+    queue[0, 0], queue[0, 1], queue[0, 2] = x, z, i
+    size = 1
+    while size > 0:
+        size -= 1
+        x, z, i = queue[size, 0], queue[size, 1], queue[size, 2]
+        if x == goal_x and z == goal_z:
+            break
+        if x == goal_x:
+            straight = 1 if goal_z > z else 3
+        else:
+            straight = 2 if goal_x > x else 0
+        for way in range(4):  # push the straight direction (3) last, so that it is popped first
+            direction = straight if way == 3 else (3 if way == straight else way)
+            k = field.neighbours[i, direction]
+            nx = x + (direction == 2) - (direction == 0)
+            nz = z + (direction == 1) - (direction == 3)
+            at = _cell_of(patch_out, nx, nz)
+            if k >= 0 and at >= 0 and patch_out.floor[at] == 0:
+                patch_out.floor[at] = 1
+                queue[size, 0], queue[size, 1], queue[size, 2] = nx, nz, k
+                size += 1
+    _clear(UNSET, patch_out)
+    queue[0, 0], queue[0, 1], queue[0, 2] = x, z, i
+    at = _cell_of(patch_out, x, z)
+    if at >= 0:
+        patch_out.floor[at] = field.floor[i]
+
+
+@lean_function
+def _cell_near_vertex(field, grid_width, ring, patch):
+    """Cell at or around a vertex of the polygon with the nearest floor height: (x, z, cell)."""
+    best_x, best_z, best, nearest = 0, 0, 0, UNSET
+    for j in range(len(ring)):
+        for step in range(9):
+            dx, dz = _around(step)
+            x, z = ring[j, 0] + dx, ring[j, 2] + dz
+            if _cell_of(patch, x, z) < 0:
+                continue
+            column = x + z * grid_width
+            for i in range(field.first[column], field.first[column + 1]):
+                distance = abs(ring[j, 1] - field.floor[i])
+                if distance < nearest:
+                    best_x, best_z, best, nearest = x, z, i, distance
+                if nearest == 0:
+                    return best_x, best_z, best
+    return best_x, best_z, best
+
+
+@lean_function
+def _around(step):
+    """Offset number `step`: the cell itself, then the cells around it, starting at (-1, -1)."""
+    if step == 0:
+        return 0, 0
+    if step <= 3:
+        return step - 2, -1
+    if step == 4:
+        return 1, 0
+    if step <= 7:
+        return 6 - step, 1
+    return -1, 0
+
+
+@lean_function
+def floor_at(patch, x, y, z):
+    """Floor at a point, in cell heights. If unknown: the floor nearest to y (metres) in the nearest ring of cells.
+
+    Rings reach up to the patch's radius.
+    """
+    ix = np.int64(np.floor(x * patch.inverse_cell + np.float32(0.01))) - patch.x
+    iz = np.int64(np.floor(z * patch.inverse_cell + np.float32(0.01))) - patch.z
+    ix = min(max(ix, 0), patch.width - 1)
+    iz = min(max(iz, 0), patch.depth - 1)
+    floor = patch.floor[ix + iz * patch.width]
+    ring = np.int64(1)
+    while floor == UNSET and ring <= patch.radius:
+        floor = _nearest_in_ring(patch, ix, iz, ring, y)
+        ring += 1
+    return floor
+
+
+@lean_function
+def _nearest_in_ring(patch, ix, iz, ring, y):
+    """Floor nearest to height y among the cells at distance `ring`, UNSET if none is known.
+
+    The order of a spiral decides between equal distances.
+    """
+    best, nearest = np.int32(UNSET), _INFINITE
+    dx, dz = ring, 1 - ring
+    for k in range(8 * ring):
+        x, z = ix + dx, iz + dz
+        if x >= 0 and z >= 0 and x < patch.width and z < patch.depth:
+            floor = patch.floor[x + z * patch.width]
+            distance = abs(np.float32(floor) * patch.cell_height - y)
+            if floor != UNSET and distance < nearest:
+                best, nearest = floor, distance
+        if k < 2 * ring - 1:
+            dz += 1
+        elif k < 4 * ring - 1:
+            dx -= 1
+        elif k < 6 * ring - 1:
+            dz -= 1
+        else:
+            dx += 1
+    return best
+
+
+# Triangulation of a detail mesh: of the rim only, or Delaunay with interior points
+
+_OPEN, _RIM = np.int32(-1), np.int32(-2)  # side of an edge without a face yet; side on the rim
+
+
+@lean_function
+def _distance(points, a, b):
+    return np.sqrt(distance_square(points, a, b))
+
+
+@lean_function
+def hull_triangles(points, hull, num_hull, num_corners, triangles_out):
+    """Triangulate a convex polygon with points on its edges; returns the number of triangles.
+
+    Starts at the ear of least perimeter and adds triangles on the side with the shorter new edges. Only the first
+    `num_corners` points, the polygon's corners, can be the tip of the ear.
+    """
+    start, left, right = 0, 1, num_hull - 1
+    shortest = _FAR
+    for i in range(num_hull):
+        if hull[i] >= num_corners:
+            continue
+        before, after = (i - 1 if i > 0 else num_hull - 1), (i + 1 if i + 1 < num_hull else 0)
+        p, c, n = hull[before], hull[i], hull[after]
+        perimeter = _distance(points, p, c) + _distance(points, c, n) + _distance(points, n, p)
+        if perimeter < shortest:
+            start, left, right, shortest = i, after, before, perimeter
+    count = np.int64(0)
+    _emit(count, hull[start], hull[left], hull[right], triangles_out)
+    count += 1
+    while (left + 1) % num_hull != right:
+        next_left, next_right = (left + 1) % num_hull, (right + num_hull - 1) % num_hull
+        a, b, c, d = hull[left], hull[next_left], hull[right], hull[next_right]
+        by_left = _distance(points, a, b) + _distance(points, b, c)
+        by_right = _distance(points, c, d) + _distance(points, a, d)
+        if by_left < by_right:
+            _emit(count, a, b, c, triangles_out)
+            left = next_left
+        else:
+            _emit(count, a, d, c, triangles_out)
+            right = next_right
+        count += 1
+    return count
+
+
+@lean_function
+def _emit(t, a, b, c, triangles_out):
+    triangles_out[t, 0], triangles_out[t, 1], triangles_out[t, 2] = a, b, c
+
+
+@lean_function
+def retriangulate(points, count, hull, num_hull, edges_out, triangles_out):
+    """Delaunay triangulation of `count` points inside a rim; returns the number of triangles.
+
+    `edges_out` i32 [>= 10 * count, 4] is scratch: rows (from, to, face on the left, face on the right).
+    """
+    num_edges, num_faces = np.int64(0), np.int64(0)
+    j = num_hull - 1
+    for i in range(num_hull):
+        num_edges = _add_edge(hull[j], hull[i], _RIM, _OPEN, num_edges, 10 * count, edges_out)
+        j = i
+    current = np.int64(0)
+    while current < num_edges:
+        for side in range(2, 4):
+            if edges_out[current, side] == _OPEN:
+                num_edges, num_faces = _complete(current, points, count, num_edges, num_faces, edges_out)
+        current += 1
+    for f in range(num_faces):
+        _emit(f, _OPEN, _OPEN, _OPEN, triangles_out)
+    for e in range(num_edges):
+        _add_side(edges_out[e, 3], edges_out[e, 0], edges_out[e, 1], triangles_out)
+        _add_side(edges_out[e, 2], edges_out[e, 1], edges_out[e, 0], triangles_out)
+    f = 0
+    while f < num_faces:
+        if triangles_out[f, 0] == _OPEN or triangles_out[f, 1] == _OPEN or triangles_out[f, 2] == _OPEN:
+            num_faces -= 1
+            copy_row(triangles_out, num_faces, f, triangles_out)
+        else:
+            f += 1
+    return num_faces
+
+
+@lean_function
+def _add_side(face, a, b, triangles_out):
+    """Add the side from a to b to an incomplete triangle, if it is a side of it."""
+    if face < 0:
+        return
+    if triangles_out[face, 0] == _OPEN:
+        triangles_out[face, 0], triangles_out[face, 1] = a, b
+    elif triangles_out[face, 0] == b:
+        triangles_out[face, 2] = a
+    elif triangles_out[face, 1] == a:
+        triangles_out[face, 2] = b
+
+
+@lean_function
+def _find_edge(edges, num_edges, a, b):
+    for e in range(num_edges):
+        if (edges[e, 0] == a and edges[e, 1] == b) or (edges[e, 0] == b and edges[e, 1] == a):
+            return e
+    return -1
+
+
+@lean_function
+def _add_edge(a, b, left, right, num_edges, max_edges, edges_out):
+    """Append an edge if it is new; returns the number of edges."""
+    if num_edges < max_edges and _find_edge(edges_out, num_edges, a, b) < 0:
+        edges_out[num_edges, 0], edges_out[num_edges, 1] = a, b
+        edges_out[num_edges, 2], edges_out[num_edges, 3] = left, right
+        num_edges += 1
+    return num_edges
+
+
+@lean_function
+def _set_face(e, a, b, face, edges_out):
+    """Set the face on the left of the direction from a to b, if it is open."""
+    if edges_out[e, 0] == a and edges_out[e, 1] == b and edges_out[e, 2] == _OPEN:
+        edges_out[e, 2] = face
+    elif edges_out[e, 1] == a and edges_out[e, 0] == b and edges_out[e, 3] == _OPEN:
+        edges_out[e, 3] = face
+
+
+@lean_function
+def _complete(e, points, count, num_edges, num_faces, edges_out):
+    """Add the Delaunay triangle on the open side of edge e, or mark the side as rim.
+
+    Returns the numbers of edges and faces.
+    """
+    if edges_out[e, 2] == _OPEN:
+        s, t = edges_out[e, 0], edges_out[e, 1]
+    else:
+        s, t = edges_out[e, 1], edges_out[e, 0]
+    best = _best_apex(points, count, edges_out, num_edges, s, t)
+    if best < 0:
+        _set_face(e, s, t, _RIM, edges_out)
+        return num_edges, num_faces
+    face = np.int32(num_faces)
+    _set_face(e, s, t, face, edges_out)
+    num_edges = _connect(best, s, face, num_edges, 10 * count, edges_out)
+    num_edges = _connect(t, best, face, num_edges, 10 * count, edges_out)
+    return num_edges, num_faces + 1
+
+
+@lean_function
+def _connect(a, b, face, num_edges, max_edges, edges_out):
+    """Set the face of the edge from a to b, which is created if needed."""
+    e = _find_edge(edges_out, num_edges, a, b)
+    if e < 0:
+        return _add_edge(a, b, face, _OPEN, num_edges, max_edges, edges_out)
+    _set_face(e, a, b, face, edges_out)
+    return num_edges
+
+
+@lean_function
+def _best_apex(points, count, edges, num_edges, s, t):
+    """Point left of the edge from s to t whose circumcircle with the edge is empty; -1 if there is none."""
+    best = _OPEN
+    cx, cz, radius = np.float32(0.0), np.float32(0.0), np.float32(-1.0)
+    tolerance = np.float32(0.001)
+    one = np.float32(1.0)
+    for k in range(count):
+        u = np.int32(k)
+        if u == s or u == t or turn(points, s, t, u) <= np.float32(1e-5):
+            continue
+        if radius >= 0:
+            dx, dz = points[u, 0] - cx, points[u, 2] - cz
+            distance = np.sqrt(dx * dx + dz * dz)
+            if distance > radius * (one + tolerance):
+                continue
+            # On the circle within rounding: accept it only if its edges cross no other edge.
+            if distance >= radius * (one - tolerance) and (
+                _crosses_any(points, edges, num_edges, s, u) or _crosses_any(points, edges, num_edges, t, u)
+            ):
+                continue
+        best = u
+        cx, cz, radius = _circle(points, s, t, u)
+    return best
+
+
+@lean_function
+def _circle(points, a, b, c):
+    """Centre (x, z) and radius of the circle through three points; radius 0 at a if they are collinear."""
+    ax, az = points[a, 0], points[a, 2]
+    bx, bz, cx, cz = points[b, 0] - ax, points[b, 2] - az, points[c, 0] - ax, points[c, 2] - az
+    cross = bx * cz - bz * cx
+    if abs(cross) <= np.float32(1e-6):
+        return ax, az, np.float32(0.0)
+    b_square, c_square = bx * bx + bz * bz, cx * cx + cz * cz
+    twice = np.float32(2.0) * cross
+    x = (b_square * cz - c_square * bz) / twice
+    z = (c_square * bx - b_square * cx) / twice
+    return x + ax, z + az, np.sqrt(x * x + z * z)
+
+
+@lean_function
+def _crosses_any(points, edges, num_edges, a, b):
+    """True if the line from a to b crosses an edge that shares no end with it."""
+    for e in range(num_edges):
+        c, d = edges[e, 0], edges[e, 1]
+        if c == a or c == b or d == a or d == b:
+            continue
+        side_b = turn(points, c, d, b)
+        side_a = turn(points, c, d, a)
+        if side_b * side_a < 0:
+            side_c = turn(points, a, b, c)
+            if side_c * (side_c + side_a - side_b) < 0:
+                return True
+    return False
+
 
 MAX_POINTS = 127
 """Largest number of points in a polygon's detail mesh."""

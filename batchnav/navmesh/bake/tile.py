@@ -3,8 +3,8 @@
 import numpy as np
 
 from batchnav.navmesh.bake.growing import sort_keys
+from batchnav.navmesh.data import BV_NODE, DETAIL, POLYGON, WALKABLE, Tile
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.navmesh.tile import BV_NODE, DETAIL, POLYGON, WALKABLE, Tile
 from batchnav.runtime.kernels.decorators import cpu_function, device_function, lean_function
 
 GROUND_AREA = 0

@@ -81,7 +81,7 @@ def test_a_process_waits_for_the_compiling_process_and_announces_it(start, tmp_p
 INSTALLED = """
 import batchnav
 import numpy as np
-from batchnav.navmesh.bake.grid import _bounds
+from batchnav.navmesh.bake.heightfield import _bounds
 _bounds(np.eye(3, dtype=np.float32), np.array([[0, 1, 2]], np.int32))
 print(batchnav.__file__, len(_bounds.stats.cache_hits))
 """
