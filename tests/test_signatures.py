@@ -107,7 +107,9 @@ def findings(qualified: str, function: ast.FunctionDef, known: dict[str, ast.Fun
     ]
     if rank != sorted(rank):
         wrong.append(f"{qualified}({', '.join(names)}): expected what is read, settings, scratch, what is written")
-    own = [n for n in names if n not in ("i", "row")] if _is_kernel(function) else names  # its loop gives it the others
+    own = (
+        [n for n in names if n not in ("i", "row", "lane", "lanes")] if _is_kernel(function) else names
+    )  # its loop gives it the others
     if len(own) > MAX_ARGUMENTS:
         wrong.append(f"{qualified} has {len(own)} arguments, expected at most {MAX_ARGUMENTS}")
     return wrong

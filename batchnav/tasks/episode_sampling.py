@@ -19,14 +19,13 @@ from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.runtime.kernels.decorators import (
-    cuda,
     device_function,
-    exact_cuda_kernel,
     inline_function,
     lean_function,
 )
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.rng import uniform4
+from batchnav.runtime.kernels.synchronization import first_lane
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import keep_start
 from batchnav.sim.episodes import FIRST_DRAW, agent_number, sample_scene
@@ -214,57 +213,31 @@ def limits_of(parameters):
     return parameters.closest_goal, parameters.furthest_goal, parameters.min_detour_ratio
 
 
-@exact_cuda_kernel
-def sample_cuda(queued, nav, bodies, sampling, table, parameters, scratch, next_out, errors_out):
-    """CUDA form of `sample_one`: SEARCHERS neighbouring threads try an agent's candidates in parallel."""
-    thread = cuda.grid(1)
-    searcher = thread % SEARCHERS
-    shift = cuda.laneid // SEARCHERS * SEARCHERS
-    group = ((1 << SEARCHERS) - 1) << shift
-    seed, limits = sampling.seed[0], limits_of(parameters)
-    for k in range(thread // SEARCHERS, queued.count[0], cuda.gridsize(1) // SEARCHERS):
-        i = np.int64(queued.agents[k])
-        episode = bodies.episode[i] + np.int32(1)
-        if table.scene.shape[0] > 0:
-            if searcher == 0:
-                take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, thread, next_out)
-            continue
-        scene, heading = sample_scene(i, episode, sampling)
-        agent = agent_number(i, sampling)
-        hits, first = 0, 0
-        while hits == 0 and first < MAX_CANDIDATES:
-            candidate = first + searcher
-            goal = sample_goal(agent, episode, candidate, nav, scene, seed)
-            found, start, distance = try_candidate(
-                agent, episode, candidate, nav, scene, seed, goal, limits, scratch, thread
-            )
-            hits = (cuda.ballot_sync(group, found and candidate < MAX_CANDIDATES) & group) >> shift
-            if hits & ((2 << searcher) - 1) == 1 << searcher:  # this thread has the first accepted candidate
-                keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), next_out)
-            first += SEARCHERS
-        if hits == 0 and searcher == 0:
-            errors_out[NO_EPISODE] = scene + np.int32(1)
-
-
-@kernel(over="queue", block=SAMPLING_BLOCK, cuda_form=sample_cuda)
-def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
+@kernel(over="teams", lanes=SEARCHERS, block=SAMPLING_BLOCK)
+def sample_one(lane, lanes, i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
     """Sample the agent's next episode: its next row of the table, or the first candidate that is accepted."""
     episode = bodies.episode[i] + np.int32(1)
     if table.scene.shape[0] > 0:
-        take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, next_out)
+        if lane == 0:
+            take_from_table(i, episode, nav, table, bodies.scene.shape[0], scratch, row, next_out)
         return
     seed, limits = sampling.seed[0], limits_of(parameters)
     scene, heading = sample_scene(i, episode, sampling)
-    agent = agent_number(i, sampling)
-    goal = sample_goal(agent, episode, 0, nav, scene, seed)
-    for candidate in range(MAX_CANDIDATES):
-        if candidate > 0 and candidate % STARTS_PER_GOAL == 0:
+    agent, first = agent_number(i, sampling), 0
+    goal = sample_goal(agent, episode, lane, nav, scene, seed)
+    while first < MAX_CANDIDATES:
+        candidate = first + lane
+        if first > 0 and (lanes > 1 or candidate % STARTS_PER_GOAL == 0):
             goal = sample_goal(agent, episode, candidate, nav, scene, seed)
         found, start, distance = try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scratch, row)
-        if found:
-            keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), next_out)
+        winner = first_lane(found and candidate < MAX_CANDIDATES, lane, lanes)
+        if winner >= 0:
+            if lane == winner:
+                keep_episode(i, scene, heading, start, goal[1], distance, np.int32(-1), next_out)
             return
-    errors_out[NO_EPISODE] = scene + np.int32(1)
+        first += lanes
+    if lane == 0:
+        errors_out[NO_EPISODE] = scene + np.int32(1)
 
 
 def sampling_threads(num_envs: int) -> int:

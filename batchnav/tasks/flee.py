@@ -21,8 +21,9 @@ from batchnav.navmesh.farthest import CANDIDATES, far_vertices
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cuda, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels.decorators import lean_function
 from batchnav.runtime.kernels.launch import kernel
+from batchnav.runtime.kernels.synchronization import sync_team
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
@@ -88,31 +89,17 @@ def keep_farthest(i, candidates, next_out):
             keep_point(i, vertex, next_out.target)
 
 
-@exact_cuda_kernel
-def farthest_cuda(queued, nav, scratch, candidates_out, next_out):
-    """CUDA form of `find_farthest`: CANDIDATES neighbouring threads measure an agent's candidates in parallel."""
-    thread = cuda.grid(1)
-    k = thread % CANDIDATES
-    group = ((1 << CANDIDATES) - 1) << (cuda.laneid // CANDIDATES * CANDIDATES)
-    for place in range(thread // CANDIDATES, queued.count[0], cuda.gridsize(1) // CANDIDATES):
-        i = np.int64(queued.agents[place])
-        if k == 0:
-            start = point_at(i, next_out.position)
-            far_vertices(i, nav, next_out.scene[i], start, scratch, thread, candidates_out)
-        cuda.syncwarp(group)
-        measure_candidate(i, k, nav, next_out, scratch, thread, candidates_out)
-        cuda.syncwarp(group)
-        if k == 0:
-            keep_farthest(i, candidates_out, next_out)
-
-
-@kernel(over="queue", block=BLOCK, cuda_form=farthest_cuda)
-def find_farthest(i, nav, scratch, row, candidates_out, next_out):
-    """Find the place farthest from the agent's next start."""
-    far_vertices(i, nav, next_out.scene[i], point_at(i, next_out.position), scratch, row, candidates_out)
-    for k in range(CANDIDATES):
+@kernel(over="teams", lanes=CANDIDATES, block=BLOCK)
+def find_farthest(lane, lanes, i, nav, scratch, row, candidates_out, next_out):
+    """Find the place farthest from the agent's next start. The lanes share the candidates."""
+    if lane == 0:
+        far_vertices(i, nav, next_out.scene[i], point_at(i, next_out.position), scratch, row, candidates_out)
+    sync_team(lane, lanes)
+    for k in range(lane, CANDIDATES, lanes):
         measure_candidate(i, k, nav, next_out, scratch, row, candidates_out)
-    keep_farthest(i, candidates_out, next_out)
+    sync_team(lane, lanes)
+    if lane == 0:
+        keep_farthest(i, candidates_out, next_out)
 
 
 class Flee(ProgressTask):

@@ -24,9 +24,10 @@ from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
 from batchnav.observation import ObservationSource, Spec, TaskObservation
 from batchnav.runtime.kernels.arrays import check_tensor, view
-from batchnav.runtime.kernels.decorators import cuda, exact_cuda_kernel, inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.launch import Kernel, kernel
 from batchnav.runtime.kernels.rng import uniform4
+from batchnav.runtime.kernels.synchronization import first_lane
 from batchnav.scene.goal_data import GoalData, field_distance, goal_places, goal_row, place_at
 from batchnav.sim.bodies import level_squared_distance
 from batchnav.sim.episodes import FIRST_DRAW, agent_number, sample_scene
@@ -232,64 +233,34 @@ def take_from_table(i, episode, nav, table, num_agents, parameters, scratch, row
     keep_object_episode(i, scene, heading, start, nearest, distance, category, table_index, parameters, next_out)
 
 
-@exact_cuda_kernel
-def sample_cuda(queued, nav, bodies, sampling, table, parameters, scratch, next_out, errors_out):
-    """CUDA form of `sample_one`: SEARCHERS neighbouring threads try an agent's candidates in parallel."""
-    thread = cuda.grid(1)
-    searcher = thread % SEARCHERS
-    shift = cuda.laneid // SEARCHERS * SEARCHERS
-    group = ((1 << SEARCHERS) - 1) << shift
-    seed = sampling.seed[0]
-    for k in range(thread // SEARCHERS, queued.count[0], cuda.gridsize(1) // SEARCHERS):
-        i = np.int64(queued.agents[k])
-        episode = bodies.episode[i] + np.int32(1)
-        if table.scene.shape[0] > 0:
-            if searcher == 0:
-                take_from_table(i, episode, nav, table, bodies.scene.shape[0], parameters, scratch, thread, next_out)
-            continue
-        agent = agent_number(i, sampling)
-        scene, heading = sample_scene(i, episode, sampling)
-        hits, first, category = 0, 0, np.int32(0)
-        while hits == 0 and first < MAX_STARTS:
-            if first % CANDIDATES == 0:
-                category = sampled_category(agent, episode, scene, first // CANDIDATES, seed, parameters)
-            if category < 0:
-                break
-            goal = goal_row(parameters, scene, category)
-            found, start, nearest, distance = try_start(
-                agent, episode, first + searcher, nav, scene, goal, seed, parameters, scratch, thread
-            )
-            hits = (cuda.ballot_sync(group, found) & group) >> shift
-            if hits & ((2 << searcher) - 1) == 1 << searcher:  # this thread has the first accepted candidate
-                keep_object_episode(i, scene, heading, start, nearest, distance, category, _NONE, parameters, next_out)
-            first += SEARCHERS
-        if hits == 0 and searcher == 0:
-            errors_out[NO_EPISODE] = scene + np.int32(1)
-
-
-@kernel(over="queue", block=SAMPLING_BLOCK, cuda_form=sample_cuda)
-def sample_one(i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
+@kernel(over="teams", lanes=SEARCHERS, block=SAMPLING_BLOCK)
+def sample_one(lane, lanes, i, nav, bodies, sampling, table, parameters, scratch, row, next_out, errors_out):
     """Sample the agent's next episode: its next row of the table, or the first candidate that is accepted."""
     episode = bodies.episode[i] + np.int32(1)
     if table.scene.shape[0] > 0:
-        take_from_table(i, episode, nav, table, bodies.scene.shape[0], parameters, scratch, row, next_out)
+        if lane == 0:
+            take_from_table(i, episode, nav, table, bodies.scene.shape[0], parameters, scratch, row, next_out)
         return
     seed, agent = sampling.seed[0], agent_number(i, sampling)
     scene, heading = sample_scene(i, episode, sampling)
-    category = np.int32(-1)
-    for candidate in range(MAX_STARTS):
-        if candidate % CANDIDATES == 0:
-            category = sampled_category(agent, episode, scene, candidate // CANDIDATES, seed, parameters)
+    category, first = np.int32(0), 0
+    while first < MAX_STARTS:
+        if first % CANDIDATES == 0:
+            category = sampled_category(agent, episode, scene, first // CANDIDATES, seed, parameters)
         if category < 0:
             break
         goal = goal_row(parameters, scene, category)
         found, start, nearest, distance = try_start(
-            agent, episode, candidate, nav, scene, goal, seed, parameters, scratch, row
+            agent, episode, first + lane, nav, scene, goal, seed, parameters, scratch, row
         )
-        if found:
-            keep_object_episode(i, scene, heading, start, nearest, distance, category, _NONE, parameters, next_out)
+        winner = first_lane(found, lane, lanes)
+        if winner >= 0:
+            if lane == winner:
+                keep_object_episode(i, scene, heading, start, nearest, distance, category, _NONE, parameters, next_out)
             return
-    errors_out[NO_EPISODE] = scene + np.int32(1)
+        first += lanes
+    if lane == 0:
+        errors_out[NO_EPISODE] = scene + np.int32(1)
 
 
 # The task.

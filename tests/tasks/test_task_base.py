@@ -49,7 +49,7 @@ def test_kernels_compile_for_the_gpu(task, control, monkeypatch, compile_ptx):
         if (kernel, control) in COMPILED:
             continue
         COMPILED.add((kernel, control))
-        given = (items, *args) if kernel.over == "queue" else args
+        given = (items, *args) if kernel.over in ("queue", "teams") else args
         ptx = compile_ptx(kernel, *map(typeof, given))
         assert ".entry" in ptx
         assert "ld.global.v4" in ptx or not any(isinstance(a, NavMeshData) for a in args), kernel.cpu

@@ -177,6 +177,19 @@ CPU_LOOPS = {
             i = np.int64(items.agents[k])
             if i >= 0:
                 one({index}(i), {rest})""",
+    "teams": """
+    for k in prange(items.count[0]):
+        i = np.int64(items.agents[k])
+        if i >= 0:
+            one(0, 1, {index}(i), {rest})""",
+    "teams in rows": """
+    number = np.int64(items.count[0])
+    for chunk in prange(rows):
+        row = np.int64(chunk)
+        for k in range(row * number // rows, (row + 1) * number // rows):
+            i = np.int64(items.agents[k])
+            if i >= 0:
+                one(0, 1, {index}(i), {rest})""",
     "pixels": """
     for task in prange(items * height):
         image, y = {index}(np.int64(task) // height), {index}(np.int64(task) % height)
@@ -201,6 +214,10 @@ CUDA_LOOPS = {
     row = cuda.grid(1)
     for k in range(row, items.count[0], cuda.gridsize(1)):
         one({index}(items.agents[k]), {rest})""",
+    "teams": """
+    row = cuda.grid(1)
+    for k in range(row // {lanes}, items.count[0], cuda.gridsize(1) // {lanes}):
+        one(row % {lanes}, {lanes}, {index}(items.agents[k]), {rest})""",
     "pixels": """
     pixel = np.int32(cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x)
     if pixel < np.int32(height) * np.int32(width):
@@ -209,9 +226,9 @@ CUDA_LOOPS = {
     "blocks": """
     one(cuda.threadIdx.x, cuda.blockDim.x, {index}(cuda.blockIdx.x), {rest})""",
 }
-"""Grids of CUDA: a thread an item, a thread for several items, a thread a pixel (a row of blocks an image), a block an
-item."""
-GIVEN = {"items": 1, "queue": 1, "pixels": 3, "blocks": 3}
+"""Grids of CUDA: a thread an item, a thread for several items, neighbouring threads an item, a thread a pixel (a row of
+blocks an image), a block an item."""
+GIVEN = {"items": 1, "queue": 1, "teams": 3, "pixels": 3, "blocks": 3}
 """Number of the function's first arguments that the loop provides."""
 
 
@@ -277,7 +294,7 @@ class Kernel:
             return number and (number, -(-height * width // self.block), 1)
         if self.over == "blocks":
             return items * self.block
-        return threads or (len(items.agents) if self.over == "queue" else items)
+        return threads or (len(items.agents) if self.over in ("queue", "teams") else items)
 
 
 def _replaced(given: list, places: list[int], values: Any) -> list:
@@ -287,18 +304,21 @@ def _replaced(given: list, places: list[int], values: Any) -> list:
 
 
 def kernel(
-    *, over: str = "items", strided: bool = False, block: int = 128, index: str = "np.int64", fastmath: bool = False,
-    max_registers: int | None = None, lto: bool | None = None, cuda_form: Callable | None = None,
+    *, over: str = "items", lanes: int = 1, strided: bool = False, block: int = 128, index: str = "np.int64",
+    fastmath: bool = False, max_registers: int | None = None, lto: bool | None = None,
+    cuda_form: Callable | None = None,
 ) -> Callable[[Any], Kernel]:  # fmt: skip
     """Decorator that makes a `Kernel` of the function for one item.
 
     The function's first arguments are provided by the loop: the item's number; for "pixels" image, row and column; for
-    "blocks" lane, number of lanes, item. If it has an argument `row`, that is its row of the scratch memory: on CUDA
-    the thread, else the item's chunk.
+    "teams" and "blocks" lane, number of lanes, item. If it has an argument `row`, that is its row of the scratch
+    memory: on CUDA the thread, else the item's chunk.
 
     Args:
-        over: "items"; "queue": those in a queue; "pixels" of images, with `items` (images, height, width); "blocks":
-            the threads of a block share an item on CUDA.
+        over: "items"; "queue": those in a queue; "teams": those in a queue, each with `lanes` threads on CUDA, which
+            meet in `synchronization.first_lane` and `sync_team`; "pixels" of images, with `items` (images, height,
+            width); "blocks": the threads of a block share an item on CUDA.
+        lanes: CUDA: threads of a team, a power of two up to 32.
         strided: CUDA: a thread takes several items, if there are fewer threads than items.
         block: CUDA: threads per block.
         index: type of the first arguments.
@@ -319,7 +339,7 @@ def kernel(
         cpu_loop = CPU_LOOPS[f"{over} in rows" if in_rows else over].format(index=index, rest=rest)
         cpu = _made(plain, "cpu", [*header, *(["rows"] if in_rows else []), *own], cpu_loop, one)
         if cuda_form is None:
-            cuda_loop = CUDA_LOOPS["strided" if strided else over].format(index=index, rest=rest)
+            cuda_loop = CUDA_LOOPS["strided" if strided else over].format(index=index, rest=rest, lanes=lanes)
             on_cuda = _made(plain, "cuda", [*header, *own], cuda_loop, one)
             options = {"max_registers": max_registers, "lto": lto}
             made = cuda_kernel(on_cuda, **options) if fastmath else exact_cuda_kernel(on_cuda)

@@ -97,6 +97,56 @@ def sync_lanes(typingctx):
     return types.void(), codegen
 
 
+def _team(builder, lane, lanes):
+    """LLVM IR of a warp's mask of the threads of a team, and the number of the team's first thread in the warp."""
+    word, long = ir.IntType(32), ir.IntType(64)
+    own = cgutils.get_or_insert_function(builder.module, ir.FunctionType(word, []), "llvm.nvvm.read.ptx.sreg.laneid")
+    first = builder.sub(builder.call(own, ()), builder.trunc(lane, word))
+    ones = builder.sub(builder.shl(ir.Constant(long, 1), lanes), ir.Constant(long, 1))
+    return builder.shl(builder.trunc(ones, word), first), first
+
+
+def _plain_first_lane(found, lane, lanes):
+    return 0 if found else -1
+
+
+@instruction(_plain_first_lane)
+def first_lane(typingctx, found, lane, lanes):
+    """The first lane of a team for which `found` is true, -1 for none. All lanes call it together. CPU: one lane."""
+
+    def codegen(context, builder, signature, args):
+        word, long = ir.IntType(32), ir.IntType(64)
+        found = builder.trunc(args[0], ir.IntType(1))
+        if isinstance(context, CPUContext):
+            return builder.select(found, ir.Constant(long, 0), ir.Constant(long, -1))
+        mask, first = _team(builder, args[1], args[2])
+        kind = ir.FunctionType(word, [word, ir.IntType(1)])
+        vote = cgutils.get_or_insert_function(builder.module, kind, "llvm.nvvm.vote.ballot.sync")
+        votes = builder.lshr(builder.and_(builder.call(vote, [mask, found]), mask), first)
+        lowest = builder.zext(builder.cttz(votes, ir.Constant(ir.IntType(1), 0)), long)
+        return builder.select(builder.icmp_unsigned("==", votes, ir.Constant(word, 0)), ir.Constant(long, -1), lowest)
+
+    return types.int64(types.boolean, types.int64, types.int64), codegen
+
+
+def _plain_sync_team(lane, lanes):
+    pass
+
+
+@instruction(_plain_sync_team)
+def sync_team(typingctx, lane, lanes):
+    """Barrier of a team's lanes, which makes their writes visible to each other. No operation on the CPU."""
+
+    def codegen(context, builder, signature, args):
+        if not isinstance(context, CPUContext):
+            kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
+            barrier = cgutils.get_or_insert_function(builder.module, kind, "llvm.nvvm.bar.warp.sync")
+            builder.call(barrier, [_team(builder, args[0], args[1])[0]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
 _CHANGES = {"min": _lesser, "add": ir.IRBuilder.add, "or": ir.IRBuilder.or_}
 """Builders of the operations' results in LLVM IR, by LLVM's name of the operation."""
 
