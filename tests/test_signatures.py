@@ -28,6 +28,8 @@ SETTINGS = {
 STORES = dict.fromkeys(("store4", "store2", "store1", "cuda.atomic.add", "atomic_min", "atomic_add", "atomic_or"), 0)
 """Functions that write an argument whose name does not end in `_out`: index of that argument."""
 MAX_ARGUMENTS = 10
+FROM_LOOP = ("lane", "lanes", "i", "row")
+"""Arguments that a kernel's loop provides; they do not count."""
 
 
 def compiled_functions() -> dict[str, tuple[ast.FunctionDef, dict]]:
@@ -107,9 +109,7 @@ def findings(qualified: str, function: ast.FunctionDef, known: dict[str, ast.Fun
     ]
     if rank != sorted(rank):
         wrong.append(f"{qualified}({', '.join(names)}): expected what is read, settings, scratch, what is written")
-    own = (
-        [n for n in names if n not in ("i", "row", "lane", "lanes")] if _is_kernel(function) else names
-    )  # its loop gives it the others
+    own = [n for n in names if n not in FROM_LOOP] if _is_kernel(function) else names
     if len(own) > MAX_ARGUMENTS:
         wrong.append(f"{qualified} has {len(own)} arguments, expected at most {MAX_ARGUMENTS}")
     return wrong
