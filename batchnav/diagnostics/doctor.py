@@ -19,7 +19,6 @@ from batchnav.diagnostics.installation import Finding, package
 from batchnav.envs.observations import observation_sources, space_of, specs_of
 from batchnav.errors import DeviceError
 from batchnav.learning import Rollout
-from batchnav.learning.rollout import Rollout
 from batchnav.navmesh.heap import search_scratch
 from batchnav.observation import memory_of
 from batchnav.policy.actor_critic import ActorCritic
