@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.data.scenes.asset import Frame, axis_of
-from batchnav.data.sources.asset import Frame, axis_of
 from batchnav.scene.frames import Up, rotation_of
 from batchnav.types import TriangleMesh
 
