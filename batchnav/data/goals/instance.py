@@ -38,11 +38,6 @@ from batchnav.data.goals.view_points import (
     save_goals,
     with_goals,
 )
-from batchnav.data.objectnav.candidates import SceneObject, navigable, objects_of
-from batchnav.data.objectnav.categories import labels_named
-from batchnav.data.objectnav.goals_cache import load_goals, save_goals
-from batchnav.data.objectnav.rules import rules_named
-from batchnav.data.objectnav.view_points import cache_file, with_goals
 from batchnav.errors import EpisodeError
 from batchnav.geometry.pose import tan_half
 from batchnav.navmesh.navmesh import NavMesh
