@@ -65,11 +65,11 @@ REFERENCE_AGENTS: dict[str, ReferenceAgent] = {
     ),
     "map_planner_anticipation": ReferenceAgent(
         "Map planner with occupancy anticipation and an initial scan.", MapPlannerAgent, (GOAL_SENSOR, WAYPOINT),
-        ("depth", WAYPOINT), MapConfig(anticipation="occupancy", look_around=True),
+        ("depth", WAYPOINT), MapConfig(anticipation="occupancy", initial_scan=True),
     ),
     "map_searcher": ReferenceAgent(
         "Map planner that explores frontiers until it sees its goal.", lambda env, radius: MapSearcherAgent(env),
-        (WAYPOINT,), ("depth", WAYPOINT), MapConfig(look_around=True),
+        (WAYPOINT,), ("depth", WAYPOINT), MapConfig(initial_scan=True),
     ),
     "shortest_path": ReferenceAgent("Shortest-path follower.", ShortestPathAgent, knows_navmesh=True),
     "frontier": ReferenceAgent("Frontier explorer.", lambda env, radius: FrontierAgent(env), knows_navmesh=True),

@@ -30,7 +30,7 @@ AGENT = "map_planner"
 """The agent whose maps are recorded."""
 _MANY_CAMERAS: dict[str, Any] = {"camera_height_range": (0.3, 1.6), "hfov_range_deg": (55.0, 120.0)}
 SETTINGS: tuple[dict[str, Any], ...] = tuple(
-    {**cameras, "look_around": scans} for cameras in ({}, _MANY_CAMERAS) for scans in (False, True)
+    {**cameras, "initial_scan": scans} for cameras in ({}, _MANY_CAMERAS) for scans in (False, True)
 )
 """Environment settings, with an equal number of maps from each: default or varied cameras, with and without an initial
 scan."""

@@ -49,7 +49,7 @@ class MapSensor:
 
     def check(self, config: NavConfig) -> None:
         """ConfigError for settings of the map that no sensor reads."""
-        for name, readers in (("anticipation", MAP_SPECS), ("look_around", (WAYPOINT,))):
+        for name, readers in (("anticipation", MAP_SPECS), ("initial_scan", (WAYPOINT,))):
             value = getattr(config.map, name)
             if value and not set(readers) & set(config.sensors):
                 found = f"map.{name}: found {value!r} with sensors {', '.join(config.sensors)}"

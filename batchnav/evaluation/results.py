@@ -82,8 +82,8 @@ def non_default_settings(config: NavConfig) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if config.sensors not in (NavConfig.sensors, ()):
         found["sensors"] = "+".join(config.sensors)
-    if config.map.look_around:
-        found["look_around"] = True
+    if config.map.initial_scan:
+        found["initial_scan"] = True
     for part in (config.body, config.camera, config.task):
         default, sizes = to_dict(type(part)()), ("height", "width")
         found |= {name: value for name, value in to_dict(part).items() if value != default[name] and name not in sizes}

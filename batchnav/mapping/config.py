@@ -15,7 +15,7 @@ class MapConfig:
     """Weights of the occupancy predictor, which adds a predicted cost to unexplored cells: a file that `batchnav train
     anticipation` wrote, "occupancy" (the bundled weights), or "" (no predictor). A policy file stores this string, not
     the weights."""
-    look_around: bool = False
+    initial_scan: bool = False
     """True for an initial scan: at the start of an episode "waypoint" points to the left until the main camera has seen
     360 degrees. The scan improves predictions; it costs steps but no path length."""
 

@@ -239,7 +239,7 @@ class Mapper:
     ):
         n, device = len(bodies.heading), bodies.heading.device
         goal = torch.zeros(n, 2, dtype=torch.float32, device=device) if goal is None else goal
-        turn, scan_angle = math.radians(body.widest_turn_deg), FULL_TURN if config.look_around else 0.0
+        turn, scan_angle = math.radians(body.widest_turn_deg), FULL_TURN if config.initial_scan else 0.0
         values = max_depth, max_climb, body.agent_height, body.longest_step / 2, turn / 2, scan_angle
         self._parameters = MappingParameters(*map(np.float32, values))
         weights = config.anticipation

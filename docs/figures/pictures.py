@@ -186,7 +186,7 @@ def predictions(options: Predictions) -> np.ndarray:
     rows = []
     for scene in load_all(options.scenes):
         row = []
-        settings = {"sensors": ("depth", "waypoint"), "anticipation": "occupancy", "look_around": True}
+        settings = {"sensors": ("depth", "waypoint"), "anticipation": "occupancy", "initial_scan": True}
         for env, i in navigate(scene, options, **settings):
             row.append(predicted_map(env, i))
         rows.append([*row, true_map(env, i)])

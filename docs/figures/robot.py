@@ -28,7 +28,7 @@ def record() -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Depth u16 [H, W] in millimetres, colour u8 [H, W, 3], and the numbers."""
     policy = batchnav.load_policy(POLICY)
     config = config_of(policy.info)
-    options = {"sensors": ("depth", "rgb"), "anticipation": "", "look_around": False}
+    options = {"sensors": ("depth", "rgb"), "anticipation": "", "initial_scan": False}
     env = batchnav.NavEnv([batchnav.load_scene(SCENE)], 1, "cpu", SEED, config=config, **options)
     seen, _ = env.reset()
     for _ in range(TURNS):

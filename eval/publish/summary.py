@@ -33,7 +33,7 @@ _LOW_COEF = "--imitation.coef 0.1 --ppo.entropy-coef 0.01"
 _IN_METRES = "batchnav train --config pointnav_depth_cpu --policy.no-log-distance"
 _SHORTER = "--scenes.houses 48 --ppo.minibatches 8 --ppo.total-frames 2750000"
 _HOUSES = "batchnav train --config eval/studies/configs/pointnav_waypoint_houses_h200.yaml"
-_NO_SCAN = "batchnav train --config pointnav_waypoint_h200 --env.map.no-look-around --imitation.coef 0.5"
+_NO_SCAN = "batchnav train --config pointnav_waypoint_h200 --env.map.no-initial-scan --imitation.coef 0.5"
 _SCENES = "--scenes.houses 2048 --scenes.sources hall:0-255 scan:20000-20511 building:0-511 block:0-511"
 TRAINED_BY = {
     (5_001_216, "simple_cnn"): "batchnav train --config pointnav_depth_cpu",
@@ -94,7 +94,7 @@ def leaderboard() -> str:
         params = row["params"]
         if params.get("renderer", "raycast") == "raycast" and not {"camera_height", "hfov_deg"} & params.keys():
             notes = [params[name] for name in ("encoder", "sensors") if params.get(name)]
-            if params.get("look_around") and params.get("frames"):  # reference agents differ by name
+            if params.get("initial_scan") and params.get("frames"):  # reference agents differ by name
                 notes.append("initial scan")
             kind = ", ".join(notes)
             # A row without a hash belongs to the policy with the same frames, seed, encoder and sensors.

@@ -127,7 +127,7 @@ def agent(row: Row) -> str:
     notes += [f"seed {params['seed']}"] if params.get("seed") else []
     notes += ["most probable actions"] if params.get("sample") is False else []
     notes += ["OpenGL"] if params.get("renderer") == "opengl" else []
-    notes += ["initial scan"] if params.get("look_around") else []
+    notes += ["initial scan"] if params.get("initial_scan") else []
     notes += ["actuation noise"] if params.get("actuation_noise") else []
     notes += ["no GPS and compass"] if params.get("gps_compass") is False else []
     notes += [f"camera at {params['camera_height']:g} m"] if "camera_height" in params else []

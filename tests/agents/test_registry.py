@@ -26,7 +26,7 @@ from batchnav.tasks import TASKS
 
 BUNDLED = sorted(folder.name for folder in POLICIES.glob("pointnav_*"))
 CONFIGS = {name: NavConfig(task=TASKS[name].Config()) for name in ("pointnav", "flee", "explore")}
-WITH_MAP = NavConfig(sensors=("depth", "waypoint"), map=MapConfig(anticipation="occupancy", look_around=True))
+WITH_MAP = NavConfig(sensors=("depth", "waypoint"), map=MapConfig(anticipation="occupancy", initial_scan=True))
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def house():
 
 def make(house, n=4, device="cpu", **settings):
     bank = SceneBank.pack([house], device)
-    return NavEnv(bank, n, **{"sensors": SENSORS, "look_around": True, "closest_goal": 3.0, **settings})
+    return NavEnv(bank, n, **{"sensors": SENSORS, "initial_scan": True, "closest_goal": 3.0, **settings})
 
 
 def is_scanning(observation):
@@ -51,7 +51,7 @@ def test_the_scan_ends_when_the_camera_has_seen_360_degrees(house, hfov, turn, t
     assert steps in (turns, turns + 1), "rounding may take one turn more"
     state, goal = env.mapper.map_state, observation["pointgoal"]
     assert (state.path_length > 0).all() and (observation["waypoint"][:, 0] >= goal[:, 0] - 0.3).all()
-    plain = make(house, hfov_deg=hfov, turn_angle_deg=turn, look_around=False)
+    plain = make(house, hfov_deg=hfov, turn_angle_deg=turn, initial_scan=False)
     plain.reset(seed=0)
     for _ in range(steps):
         seen, *_ = plain.step([LEFT] * 4)
@@ -121,16 +121,16 @@ def test_a_resumed_run_continues_the_scan(house):
         assert torch.equal(env.step([LEFT] * 4)[0]["waypoint"], again.step([LEFT] * 4)[0]["waypoint"])
     with pytest.raises(CheckpointError, match="map_remaining_scan"):
         again.load_state_dict({**env.state_dict(), "map_remaining_scan": torch.full((4,), -1.0)})
-    plain = make(house, look_around=False)
+    plain = make(house, initial_scan=False)
     plain.reset(seed=0)
     assert "map_remaining_scan" not in plain.state_dict()
 
 
 def test_a_scan_without_waypoint_is_refused(house):
     for sensors in (("depth",), ("depth", "ego_map")):
-        found = f"look_around: found True with sensors {', '.join(sensors)}, expected waypoint among them"
+        found = f"initial_scan: found True with sensors {', '.join(sensors)}, expected waypoint among them"
         with pytest.raises(ConfigError, match=found):
-            batchnav.PointNavEnv([house], 2, "cpu", sensors=sensors, look_around=True)
+            batchnav.PointNavEnv([house], 2, "cpu", sensors=sensors, initial_scan=True)
 
 
 @pytest.mark.cuda

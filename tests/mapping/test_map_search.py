@@ -87,7 +87,7 @@ def test_goals_come_before_frontiers_and_frontiers_behind_walls_come_last():
 
 
 def test_targets_agree_with_the_reference(house, device):
-    env, agent = searching(house, device, look_around=False)
+    env, agent = searching(house, device, initial_scan=False)
     observation, _ = env.reset()
     maps, hits = start_maps(env, env.sim.bodies.position[:, [0, 2]]), np.zeros((N, SIDE, SIDE), int)
     start, kinds = torch.ones(N, dtype=torch.bool, device=env.device), set()
@@ -124,7 +124,7 @@ def update_first_goal(search, state, agents, goals):
 @pytest.mark.parametrize(("costs", "stops"), [((15020, 15000, 0), True), ((20000, 15000, 0), False)])
 def test_an_agent_stops_where_only_the_last_edge_of_its_path_touches_an_obstacle(house, costs, stops):
     """The goal is an object whose surface closes the edge to its cell; in the second case a wall is before it."""
-    env, _ = searching(house, look_around=False)
+    env, _ = searching(house, initial_scan=False)
     env.reset()
     own, goals = env.mapper.map_state, env.mapper.goal_map
     position = env.sim.bodies.position[:, [0, 2]]
@@ -138,7 +138,7 @@ def test_an_agent_stops_where_only_the_last_edge_of_its_path_touches_an_obstacle
 
 
 def test_each_update_reads_its_own_masks(house):
-    env, _ = searching(house, look_around=False)
+    env, _ = searching(house, initial_scan=False)
     env.reset()
     camera, cameras = env.config.camera, env.mapper._run[0]
     depth = torch.full((N, camera.height, camera.width), 2.0)
