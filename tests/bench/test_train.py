@@ -8,7 +8,6 @@ from networks import policy_config
 
 from batchnav.bench import train as speed_train
 from batchnav.errors import DivergenceError
-from batchnav.report import results
 from batchnav.runtime.distributed import Ranks
 
 N, STEPS = 8, 4
@@ -36,22 +35,6 @@ def test_figures_and_picture(tmp_path):
     assert whole["share_of_policy_only"] == pytest.approx(whole["value"] / policy["value"], rel=1e-6)
     speed_train.plot([whole], tmp_path / "train.webp")
     assert (tmp_path / "train.webp").stat().st_size > 1000
-
-
-def test_rows_are_kept_and_drawn(tmp_path, monkeypatch):
-    for module in (results, speed_train):
-        monkeypatch.setattr(module, "RESULTS", tmp_path)
-    speed_train.main(OPTIONS)
-    assert list(tmp_path.iterdir()) == []  # recording is off by default
-    rows = speed_train.main(dataclasses.replace(OPTIONS, record=True))
-    assert len((tmp_path / "train.jsonl").read_text().splitlines()) == len(rows) == 2
-    assert (tmp_path / "train.webp").stat().st_size > 1000
-
-
-def test_houses_that_take_turns():
-    whole, _ = speed_train.main(dataclasses.replace(OPTIONS, houses=3, resident_scenes=2))
-    assert (whole["params"]["houses"], whole["params"]["resident_scenes"]) == (3, 2)
-    assert whole["value"] > 0.0
 
 
 def test_the_policy_alone_sees_the_observations_that_were_recorded():

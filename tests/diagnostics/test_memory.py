@@ -8,7 +8,6 @@ from networks import policy_config
 
 from batchnav.data.config import ScenesConfig
 from batchnav.data.scenes.load import load_scene, map_scenes
-from batchnav.diagnostics import doctor
 from batchnav.diagnostics.doctor import predict_memory
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
@@ -16,7 +15,7 @@ from batchnav.envs.observations import needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic
-from batchnav.policy.encoder import ENCODERS, SEResNet9, SimpleCNN
+from batchnav.policy.encoder import ENCODERS, SimpleCNN
 from batchnav.policy.memory import state_tensors
 from batchnav.policy.transformer import CausalTransformer
 from batchnav.procedural import make_material_library
@@ -24,7 +23,6 @@ from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
 from batchnav.sensors.camera import MAIN, CameraConfig
-from batchnav.sensors.rgb import RGBConfig
 from batchnav.tasks import TASKS
 from batchnav.training.config import TrainingConfig
 
@@ -140,34 +138,11 @@ def test_what_every_camera_sees_is_counted():
     assert found["images"] == drawn + main._triangle.nbytes + seen
 
 
-def test_samples_of_a_pixel_are_counted():
-    """With four samples per pixel, a separate renderer renders and holds the samples until they are averaged."""
-    run = of_env(sensors=("depth", "rgb"), rgb=RGBConfig(samples=4))
-    env = PointNavEnv([load_scene("house:3")], 32, "cpu", config=run.env)
-    env.reset()
-    seen = sum(tensor.nbytes for tensor in env._own.values())
-    plain, fine = env.frame.renderers.values()
-    samples = 4 * env._own["rgb"].nbytes
-    found = predict_memory(run, map_scenes(SceneSize.of, ["house:3"]), torch.device("cpu"))
-    assert found["images"] == plain.depth.nbytes + fine.depth.nbytes + fine._triangle.nbytes + samples + seen
-
-
 def test_learning_grows_with_the_frames_of_a_minibatch():
     capacities, cpu = map_scenes(SceneSize.of, RUN.scenes.names[:1]), torch.device("cpu")
     one = predict_memory(RUN, capacities, cpu)["learning"]
     half = dataclasses.replace(RUN, ppo=dataclasses.replace(RUN.ppo, minibatches=4))
     assert predict_memory(half, capacities, cpu)["learning"] == pytest.approx(one / 2, rel=1e-6)
-
-
-def test_gradients_of_images_are_counted_where_weights_are_larger(monkeypatch):
-    """Gradients of the first block's images are the largest of a minibatch, not those of the last layer's weights."""
-    run = dataclasses.replace(RUN, policy=dataclasses.replace(RUN.policy, se_resnet9=SEResNet9.Config(base_width=32)))
-    capacities, cpu = map_scenes(SceneSize.of, RUN.scenes.names[:1]), torch.device("cpu")
-    found = predict_memory(run, capacities, cpu)["learning"]
-    monkeypatch.setattr(doctor, "LARGEST_IN_BACKWARD", 0)
-    kept = predict_memory(run, capacities, cpu)["learning"]
-    frames = run.ppo.num_envs * run.ppo.rollout_steps // run.ppo.minibatches
-    assert found - kept == 3 * frames * 32 * 8 * 8 * 4  # channels, cells, float32
 
 
 def test_a_states_nested_tensors_are_counted():

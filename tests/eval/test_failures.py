@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from batchnav.data.scenes.load import load_scene
 from batchnav.errors import ArgumentError
 from batchnav.runtime.bundled import find_policy
 from eval.studies import failures
@@ -22,22 +21,6 @@ def test_outcomes_and_what_they_take_from_spl():
     lost = failures.by_outcome(outcome, np.array([0.8, 0.4, 0.0, 0.0, 0.0]))
     assert lost["arrived"] == {"episodes": 0.2, "spl_lost": pytest.approx(0.04)}
     assert sum(part["spl_lost"] for part in lost.values()) == pytest.approx(1 - 1.2 / 5)
-
-
-def test_thirds_are_in_order():
-    played = {"success": np.array([0, 1, 1, 1, 0, 0], float), "spl": np.array([0, 1, 0.5, 0.5, 0, 0])}
-    low, middle, high = failures.thirds(np.array([5.0, 1, 2, 3, 4, 6]), played)
-    assert (low["from"], low["to"], low["success"], low["spl"]) == (1.0, 2.0, 1.0, 0.75)
-    assert (middle["success"], high["to"], high["spl"]) == (0.5, 6.0, 0.0)
-
-
-def test_rooms_on_the_way():
-    navmesh = load_scene("house:3").navmesh
-    points = navmesh.sample(40, seed=0)
-    paths = [navmesh.shortest_path(points[0], goal) for goal in points[1:]]
-    crossed = [failures.rooms_crossed("house:3", path) for path in paths if len(path)]
-    here = failures.rooms_crossed("house:3", np.stack([points[0], points[0]]))
-    assert here == 0 and 1 <= max(crossed) < 20
 
 
 def test_program(rooms, checkpoint, tmp_path, capsys):

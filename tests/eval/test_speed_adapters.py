@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from batchnav.errors import ArgumentError
 from eval import speed_adapters
 
 SMALL = {"num_envs": 8, "num_steps": 8, "epochs": 1, "minibatches": 2, "seconds": 0.0, "repeats": 2}
@@ -19,29 +18,6 @@ def test_all_libraries_are_measured():
     assert [row["params"]["library"].rsplit(" ", 1)[0] for row in rows[2:]] == list(speed_adapters.PACKAGES)
     assert [row["params"]["library"] for row in rows[:2]] == ["ours", "single file"]
     assert all(row["repeats"] == 2 and row["value"] > 0 and row["params"]["num_envs"] == 8 for row in rows)
-
-
-def test_one_that_fails_is_left_out(capsys, monkeypatch):
-    """Libraries that are missing, that cannot be set up, or that fail later are skipped; the others are measured."""
-
-    def missing(options, env):
-        raise ImportError("No module named 'skrl'", name="skrl")
-
-    def failing(options, env):
-        turns = iter([None])
-        return lambda updates: next(turns)  # the first turn only
-
-    monkeypatch.setitem(speed_adapters.LIBRARIES, "skrl", missing)
-    monkeypatch.setitem(speed_adapters.LIBRARIES, "torchrl", failing)
-    rows = speed_adapters.main(speed_adapters.Options(**SMALL, libraries=("ours", "skrl", "torchrl")))
-    assert [row["params"]["library"] for row in rows] == ["ours"]
-    told = capsys.readouterr().out
-    assert "not measured: skrl: not installed (skrl)" in told and "not measured: torchrl: StopIteration" in told
-
-
-def test_a_library_is_one_of_these():
-    with pytest.raises(ArgumentError, match="'sb4'"):
-        speed_adapters.main(speed_adapters.Options(libraries=("sb4",)))
 
 
 @pytest.mark.parametrize(

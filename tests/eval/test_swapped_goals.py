@@ -5,13 +5,12 @@ import pytest
 import torch
 
 from batchnav.agents.shortest_path import ShortestPathAgent
-from batchnav.data.episodes import Episode, Goal
 from batchnav.data.formats import EpisodeDataset
 from batchnav.data.goals.pose import generate_imagenav
 from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.observations import needed_appearance
-from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.errors import ArgumentError
 from batchnav.evaluation.run import Evaluation
 from batchnav.sim.bodies import STOP
 from eval.studies import swapped_goals
@@ -70,41 +69,6 @@ def test_only_the_image_of_the_episode_leads_to_its_goal(evaluation, goals):
     for row, image in player.seen.items():  # the image of one episode, constant until its end
         np.testing.assert_array_equal(image, player.images[shown[row]])
     assert len(player.seen) == len(evaluation.episodes)
-
-
-def test_an_agent_with_its_own_goal_images_plays_as_in_an_evaluation(evaluation):
-    player = Trusting(None)
-    player.images = swapped_goals.goal_images(evaluation, player)["imagegoal"]
-    plain, own = (
-        evaluation.play(p).episodes for p in (player, swapped_goals.OtherGoals(player, {"imagegoal": player.images}))
-    )
-    assert plain.keys() == own.keys()
-    for name, values in plain.items():
-        np.testing.assert_array_equal(own[name], values)
-
-
-def make(scene_id, number):
-    return Episode(str(number), scene_id, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), (Goal((0.0, 0.0, 0.0)),))
-
-
-def test_which_episode_is_shown():
-    episodes = [make(scene, k) for scene, count in (("a", 2), ("b", 3)) for k in range(count)]
-    assert swapped_goals.shown_episodes(episodes, "own") == [0, 1, 2, 3, 4]
-    assert swapped_goals.shown_episodes(episodes, "same_scene") == [1, 0, 3, 4, 2]
-    assert swapped_goals.shown_episodes(episodes, "other_scene") == [2, 3, 0, 1, 0]
-    with pytest.raises(EpisodeError, match="found the scene 'a' alone, expected two scenes for other_scene"):
-        swapped_goals.shown_episodes(episodes[:2], "other_scene")
-    with pytest.raises(EpisodeError, match="scene 'a': found one episode, expected two or more for same_scene"):
-        swapped_goals.shown_episodes(episodes[1:], "same_scene")
-
-
-def test_share_of_goals_that_are_near(evaluation):
-    own = list(range(len(evaluation.episodes)))
-    assert swapped_goals.share_near(evaluation, own, 1.0) == 1.0
-    other = swapped_goals.shown_episodes(evaluation.episodes, "other_scene")
-    assert swapped_goals.share_near(evaluation, other, 1e3) == 0.0
-    same = swapped_goals.shown_episodes(evaluation.episodes, "same_scene")
-    assert swapped_goals.share_near(evaluation, same, 1e3) == 1.0
 
 
 def test_program(path, monkeypatch, capsys):

@@ -206,15 +206,6 @@ def test_settings_that_do_not_fit():
         bandit.update(0.0)
 
 
-def test_advantage_normalisation():
-    learner = make(RememberBit(), ppo=settings(normalize_advantage=True))
-    learner.collect()
-    learner.finish_rollout()
-    advantage = learner.rollout.advantage
-    assert advantage.mean().item() == pytest.approx(0.0, abs=1e-5)
-    assert advantage.std().item() == pytest.approx(1.0, abs=1e-4)
-
-
 @pytest.mark.cuda
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_an_update_does_not_synchronise(optimizer):

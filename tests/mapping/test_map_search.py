@@ -14,9 +14,8 @@ from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
-from batchnav.mapping.search import KIND, OBJECT, GoalMap, update_goal
+from batchnav.mapping.search import KIND, GoalMap, update_goal
 from batchnav.mapping.search_mapper import search_cuda
-from batchnav.mapping.shortest_path import POSITION
 from batchnav.mapping.state import SIDE
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_function
@@ -119,22 +118,6 @@ def test_targets_agree_with_the_reference(house, device):
 @cpu_function
 def update_first_goal(search, state, agents, goals):
     update_goal(np.int32(0), np.int32(0), search, state, agents, goals)
-
-
-@pytest.mark.parametrize(("costs", "stops"), [((15020, 15000, 0), True), ((20000, 15000, 0), False)])
-def test_an_agent_stops_where_only_the_last_edge_of_its_path_touches_an_obstacle(house, costs, stops):
-    """The goal is an object whose surface closes the edge to its cell; in the second case a wall is before it."""
-    env, _ = searching(house, initial_scan=False)
-    env.reset()
-    own, goals = env.mapper.map_state, env.mapper.goal_map
-    position = env.sim.bodies.position[:, [0, 2]]
-    place = start_maps(env, position)[0].place(position[0].numpy())
-    here = int(place[1]) * SIDE + int(place[0])
-    own.path[0, :3], own.cost_to_go[0, :3] = torch.tensor([here, here, here + 1]), torch.tensor(costs)
-    own.path_length[0], env.mapper._search.counters[0, POSITION] = 3, 0
-    goals.counters[0] = torch.tensor([1, 2000, int(OBJECT), 0])
-    update_first_goal(view(env.mapper._search), view(own), env.mapper._agents, view(goals))
-    assert bool(env.mapper.arrived[0]) == stops
 
 
 def test_each_update_reads_its_own_masks(house):

@@ -1,5 +1,8 @@
 """Halls: the same each time, only the floor faces up, and most of them can be walked through."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -191,3 +194,21 @@ def test_scene_ids_of_data_sets_and_files():
     assert parse_scene_id("a/b.scene").is_prepared and not parse_scene_id("a/b.glb").is_prepared
     found = {name: has_random_materials(name) for name in ("house:1", "scan:1", "a.scene", "a.glb")}
     assert found == {"house:1": True, "scan:1": True, "a.scene": True, "a.glb": False}
+
+
+DIGESTS = """
+from hashlib import sha256
+from batchnav import procedural
+for make, seed in (("house", 7), ("hall", 3), ("building", 5), ("block", 5), ("course", 1)):
+    mesh = getattr(procedural, f"make_{make}")(seed, surface=True)
+    surface = mesh.surface
+    parts = (mesh.vertices, mesh.faces, surface.material, surface.uv, surface.object_id, surface.category)
+    parts = [part.tobytes() for part in (*parts, *(texture.pixels for texture in surface.textures))]
+    print(make, sha256(b"".join(parts) + repr(surface.materials).encode()).hexdigest())
+"""
+
+
+def test_a_seed_gives_the_same_scene_and_surface_in_another_process(capsys):
+    other = subprocess.run([sys.executable, "-c", DIGESTS], capture_output=True, text=True)
+    exec(DIGESTS, {})
+    assert other.stdout == capsys.readouterr().out and other.stdout.count("\n") == 5, other.stderr

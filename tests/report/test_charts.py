@@ -9,14 +9,12 @@ from batchnav.report.charts import (
     BOTTOM,
     COLOURS,
     LEFT,
-    MAX_POINTS,
     RIGHT,
     TOP,
     Rows,
     charts,
     load_metrics,
     series,
-    short,
     smooth,
 )
 
@@ -110,32 +108,12 @@ def test_ticks_are_round_and_do_not_overlap(end, values):
     )
 
 
-def test_long_curves_are_drawn_by_means():
-    rows = [{"frames": k, "return": float(k % 2)} for k in range(10 * MAX_POINTS)]
-    (chart,) = charts({"mine": Rows(rows, [])}, {})
-    at = points(chart.lines[0].faint)
-    assert len(at) == MAX_POINTS and np.ptp(at[:, 1]) == 0.0
-
-
-def test_runs_side_by_side_have_their_colours(metrics):
-    rows = Rows(*load_metrics(metrics))
-    drawn = charts({"one": rows, "none": Rows([], []), "two": rows}, SHOWN)
-    assert all([line.colour for line in chart.lines] == list(COLOURS[:3]) for chart in drawn)
-    assert [colour for colour, _ in drawn[0].last] == [COLOURS[0], COLOURS[2]]
-
-
 def test_a_run_without_episodes_can_be_drawn(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"frames": 100, "seconds": 1.0, "success": NaN}\n')
     assert charts({"mine": Rows(*load_metrics(path))}, SHOWN) == []
     path.write_text("")
     assert charts({"mine": Rows(*load_metrics(path))}, SHOWN) == []
-
-
-def test_figures_in_few_letters():
-    assert [short(v) for v in (0.0, 0.0025, 1234.5, 2.5e6, -3e8, 1.2e10)] == [
-        "0", "0.0025", "1.23 k", "2.5 M", "\N{MINUS SIGN}300 M", "12 G"
-    ]  # fmt: skip
 
 
 def test_values_beyond_float32_are_left_out(tmp_path):

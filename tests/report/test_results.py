@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -60,22 +59,6 @@ def test_a_changed_program_is_told_and_looked_at_once(repository):
     assert results.commit() == head + "+"
 
 
-def test_without_a_repository_the_tree_says_it(tree, monkeypatch):
-    monkeypatch.setenv("BATCHNAV_COMMIT", "abc")  # recording is off
-    assert results.commit() == "unknown"
-    results.commit.cache_clear()
-    (tree / ".commit").write_text("1234567+\n")
-    assert results.commit() == "1234567+"
-
-
-def test_a_repository_around_the_tree_is_not_its_own(repository, monkeypatch):
-    inner = repository / "inner"
-    inner.mkdir()
-    monkeypatch.setattr(results, "ROOT", inner)
-    (inner / ".commit").write_text("7654321\n")
-    assert results.commit() == "7654321"
-
-
 def test_nothing_is_appended_unless_asked_for(tree, capsys):
     results.record("sim", [row()])
     assert not (tree / "eval" / "results" / "sim.jsonl").exists()
@@ -130,11 +113,3 @@ def test_figures():
         "",
         "True",
     ]
-
-
-def test_rows_are_kept_in_a_folder_that_has_none_yet(tmp_path, monkeypatch):
-    """The results folder of an installed package is in the current folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(results, "RESULTS", Path("eval/results"))
-    results.append_rows("sim", [row(1.0)])
-    assert len((tmp_path / "eval" / "results" / "sim.jsonl").read_text().splitlines()) == 1

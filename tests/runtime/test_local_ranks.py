@@ -90,8 +90,7 @@ def test_local_ranks_exit_silently_if_rank_0_is_killed(rank_0, tmp_path, phase):
     assert rank_0.communicate(timeout=PATIENCE)[0] == ""
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-@pytest.mark.parametrize("phase", [WAITS, IS_TOLD], ids="-".join)
+@pytest.mark.parametrize(("phase", "number", "status"), [(IS_TOLD, signal.SIGTERM, 143), (WAITS, signal.SIGINT, 130)])
 def test_a_signal_before_all_have_joined_ends_local_ranks(rank_0, tmp_path, phase, number, status):
     """At once and without a word: nobody waits for what is gone. A terminal sends SIGINT to all."""
     come_to(phase, rank_0, tmp_path)

@@ -123,10 +123,3 @@ def test_search_for_a_failure_is_counted_and_can_be_ended(viewer, monkeypatch):
     monkeypatch.setattr(viewer.session, "failed", lambda name: failed(name) or viewer._end_search(None))
     viewer._change_episode("next failure")
     assert len(lines) == 1 and viewer.status.content == "search ended" and viewer.session.number == 0
-
-
-def test_a_scene_is_chosen_by_name(viewer):
-    assert viewer.scene.value == viewer.session.names[0] and not viewer.scene.visible  # there is one scene
-    viewer.pick(2)
-    viewer._pick_scene(viewer.session.names[0])
-    assert viewer.session.number == 0

@@ -244,25 +244,6 @@ def test_habitats_own_test_dataset(shared):
     assert config.source("new_test_stage").parts[0].asset.scale == (2.0, 2.0, 2.0)
 
 
-def test_templates_are_found_by_a_part_of_their_path_in_linear_time(tmp_path):
-    """100 million pairs of objects and templates: a search of every pair takes minutes."""
-    write_floor(tmp_path / "stages" / "floor.ply")
-    names = [f"part/{k:05d}" for k in range(10_000)]
-    configs = [{"template_handle": f"a/{name}/b", "attributes": {}} for name in names]
-    rows = [{"template_name": name} for name in names[::-1]]
-    instance = {"stage_instance": {"template_name": "floor"}, "object_instances": rows}
-    write_json(tmp_path / "scenes" / "flat.scene_instance.json", instance)
-    path = write_json(tmp_path / "own.scene_dataset_config.json", {
-        "stages": {"paths": {".ply": ["stages"]}},
-        "objects": {"configs": configs},
-        "scene_instances": {"paths": {".json": ["scenes"]}},
-    })  # fmt: skip
-    config = SceneDatasetConfig(path)
-    found = config._find_all("objects", names)
-    assert all(found[name].handle == f"a/{name}/b" for name in names)
-    assert config._find("objects", "rt/00").handle == "a/part/00000/b" and config._find("objects", "/x") is None
-
-
 def test_instances_are_things_of_the_lexicons_categories(world):
     """Each row of a scene instance is one thing; its template's semantic_id is looked up by name of the lexicon."""
     write_json(world / "objects" / "cube.object_config.json", {"render_asset": "../meshes/cube.ply", "semantic_id": 7})

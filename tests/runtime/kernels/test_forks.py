@@ -1,6 +1,5 @@
 """Kernels in forked processes: an error that says what to do, and work where no loop ran before the fork."""
 
-import multiprocessing
 import re
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 from batchnav.errors import DeviceError
-from batchnav.runtime.kernels import forks
 
 MESSAGE = "made by fork after its parent ran a kernel .* spawn"
 CARTS = {"num_envs": 2, "vectorization_mode": "async"}
@@ -82,11 +80,3 @@ print(here.recv())
 def test_kernels_run_in_processes_that_are_forked_before_the_first_kernel():
     done = subprocess.run([sys.executable, "-c", FORK_FIRST], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[1.0, 1.0, 1.0, 1.0]", done.stderr
-
-
-def test_other_thread_pools_are_left_alone(monkeypatch, carts):
-    monkeypatch.setattr(forks.numba, "threading_layer", lambda: "tbb")
-    before = multiprocessing.active_children()
-    forks._after_fork()
-    carts.step(torch.ones(4, dtype=torch.int64))
-    assert set(multiprocessing.active_children()) <= set(before)
