@@ -2,7 +2,7 @@
 #   make train   train a PointGoal agent on procedural houses, evaluate it, write a report to runs/pointnav/report
 #   make test    run the tests
 #   make plain   run the tests of small kernels as plain Python, which checks every index
-#   make lint    style, import contracts, types, tables of results, sizes of files, and .ci/sources
+#   make lint    style, import contracts, types, tables of results, sizes of files, and the checks of .ci
 #   make docs    build the documentation to build/site; warnings are errors
 #   make fuzz    load N (default 10000) damaged files; SEED selects them
 
@@ -50,6 +50,7 @@ lint: $(VENV)/.installed-dev
 	$(RUN) -m eval.publish.tables --check
 	$(RUN) .ci/sizes
 	$(RUN) .ci/sources
+	$(RUN) .ci/signatures
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)

@@ -14,11 +14,10 @@ from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
-from batchnav.mapping.search import KIND, GoalMap, update_goal
+from batchnav.mapping.search import KIND, GoalMap
 from batchnav.mapping.search_mapper import search_cuda
 from batchnav.mapping.state import SIDE
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_function
 from batchnav.sim.bodies import FORWARD, STOP
 
 N = 4
@@ -113,11 +112,6 @@ def test_targets_agree_with_the_reference(house, device):
         action = agent.act(observation, start)
         observation, *_ = env.step(torch.where(action == STOP, FORWARD, action))
     assert {1, 4} <= kinds
-
-
-@cpu_function
-def update_first_goal(search, state, agents, goals):
-    update_goal(np.int32(0), np.int32(0), search, state, agents, goals)
 
 
 def test_each_update_reads_its_own_masks(house):
