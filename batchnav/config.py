@@ -21,14 +21,14 @@ import numbers
 import types
 import typing
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
 
-from batchnav.errors import ConfigError, shortened
-from batchnav.runtime.files import read_regular
+from batchnav.errors import ArgumentError, ConfigError, shortened
+from batchnav.runtime.files import LIBRARY_ERRORS, as_path, read_regular
 
 T = TypeVar("T")
 
@@ -37,8 +37,8 @@ __all__ = [
     "ranges", "sectioned", "shortened", "to_dict", "validate",
 ]  # fmt: skip
 
-MAX_BYTES, MAX_DEPTH, MAX_VALUES = 2**20, 32, 100_000
-"""Limits of a configuration file: bytes, nesting levels, and values after alias expansion."""
+MAX_BYTES, MAX_DEPTH, MAX_VALUES, MAX_BASES = 2**20, 32, 100_000, 32
+"""Limits of a configuration: bytes of a file, nesting levels, values after alias expansion, files that it inherits."""
 KINDS = "kinds"
 """Metadata key of a dataclass field whose settings are one of several kinds: a function without arguments that returns
 the dataclasses by name. A file selects one with `name`: `task: {name: pointnav, max_steps: 200}`."""
@@ -189,7 +189,7 @@ def load_config(path: str | Path, kind: type[T]) -> T:
         ConfigError: names the file, the key, and the expected value.
     """
     path = Path(path)
-    values = _inherited(path, ())
+    values = _inherited(path)
     try:
         return _build(kind, values, "")
     except ConfigError as error:
@@ -211,34 +211,41 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
 
 
 def read_yaml(path: Path) -> Any:
-    """The values of a YAML file, as dicts, lists and scalars.
+    """The values of a YAML file, as dicts, lists and scalars. All YAML files of the package are read here.
 
     ConfigError for a file that cannot be read, is too large, or is not YAML.
     """
     data = read_regular(path, ConfigError, MAX_BYTES)
     try:
         return yaml.load(data.decode("utf-8"), _Loader)
-    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:  # `!!int a` is a ValueError
+    except (yaml.YAMLError, *LIBRARY_ERRORS) as error:  # `!!int a` is a ValueError, `!!int ""` an IndexError
         raise ConfigError(f"{path}: is not YAML ({' '.join(str(error).split())[:200]})") from error
 
 
-def _inherited(path: Path, chain: tuple[Path, ...]) -> Any:
-    """The values of a file merged over those of its bases.
+def _inherited(path: Path) -> Any:
+    """The values of a file merged over those of its bases."""
+    chain: list[Path] = []  # the files whose `base` led to the current one
+    found: list[Any] = []
+    current: Path | None = path
+    while current is not None:
+        values = read_yaml(current)
+        values = {} if values is None else values
+        chain.append(current.resolve())
+        base = values.pop(BASE, None) if isinstance(values, dict) else None
+        found.append(values)
+        try:
+            current, file = None if base is None else _find_base(base, current, chain), current
+        except ConfigError as error:
+            raise ConfigError(f"{current}: {error}") from error
+        if len(chain) > MAX_BASES:
+            raise ConfigError(f"{file}: base: found more than {MAX_BASES} files, each the base of the one before")
+    result = found.pop()
+    while found:
+        result = merged(result, found.pop())
+    return result
 
-    `chain`: the files whose `base` led to this file, outermost first.
-    """
-    values = read_yaml(path)
-    values = {} if values is None else values
-    chain = (*chain, path.resolve())
-    base = values.pop(BASE, None) if isinstance(values, dict) else None
-    try:
-        inherited = None if base is None else _find_base(base, path, chain)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    return values if inherited is None else merged(_inherited(inherited, chain), values)
 
-
-def _find_base(name: Any, path: Path, chain: tuple[Path, ...]) -> Path:
+def _find_base(name: Any, path: Path, chain: Sequence[Path]) -> Path:
     """The file that `base` names: relative to the file that names it, else a bundled configuration."""
     if not isinstance(name, str):
         raise ConfigError(f"base: found {shortened(name)}, expected the name or the path of a configuration")
@@ -246,15 +253,15 @@ def _find_base(name: Any, path: Path, chain: tuple[Path, ...]) -> Path:
 
     candidates = [path.parent / name, path.parent / f"{name}.yaml"]
     try:
-        found = next((file for file in candidates if file.is_file()), None) or find_config(name)
-    except ConfigError as error:
+        found = next((file for file in map(as_path, candidates) if file.is_file()), None) or find_config(name)
+    except (ConfigError, ArgumentError) as error:
         raise ConfigError(f"base: {error} (read through {_arrows(chain)})") from error
     if found.resolve() in chain:
-        raise ConfigError(f"base: found a cycle, {_arrows((*chain, found.resolve()))}, expected a chain that ends")
+        raise ConfigError(f"base: found a cycle, {_arrows([*chain, found.resolve()])}, expected a chain that ends")
     return found
 
 
-def _arrows(chain: tuple[Path, ...]) -> str:
+def _arrows(chain: Sequence[Path]) -> str:
     return " -> ".join(file.name for file in chain)
 
 

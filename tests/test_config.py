@@ -101,6 +101,11 @@ def test_numpy_numbers_are_accepted():
         ("a: [", ["YAML"]),
         ("ppo: {num_envs: 2026-01-01}", ["ppo.num_envs", "2026, 1, 1"]),
         ("seed: 2026-99-99", ["YAML", "month"]),
+        ('seed: !!int ""', ["YAML"]),
+        ('seed: !!int "-"', ["YAML"]),
+        ('seed: !!float "_"', ["YAML"]),
+        (r'device: "\UFFFFFFFF"', ["YAML"]),
+        ("seed: !!float " + ":".join(["1"] * 200), ["YAML"]),
         ("seed: !!int abc", ["YAML", "abc"]),
         ("seed: !!float abc", ["YAML", "abc"]),
         ("seed: !!bool abc", ["YAML", "abc"]),
@@ -181,6 +186,17 @@ def test_another_task_replaces_the_settings_of_the_base(tmp_path):
     assert load_config(path, TrainingConfig).env.task == FleeConfig()
     path.write_text("base: first\nenv: {task: {max_steps: 7}}")
     assert load_config(path, TrainingConfig).env.task == PointNavConfig(success_distance=0.5, max_steps=7)
+
+
+def test_long_chains_and_long_names_of_bases_are_refused(tmp_path):
+    for k in range(1500):
+        (tmp_path / f"c{k}.yaml").write_text(f"base: c{k + 1}")
+    with pytest.raises(ConfigError, match=r"c32\.yaml: base: found more than 32 files"):
+        load_config(tmp_path / "c0.yaml", TrainingConfig)
+    (tmp_path / "long.yaml").write_text("base: " + "x" * 5000)
+    with pytest.raises(ConfigError, match=r"long\.yaml: base: .*expected a shorter path") as error:
+        load_config(tmp_path / "long.yaml", TrainingConfig)
+    assert len(str(error.value)) < 500 + len(str(tmp_path))
 
 
 def test_errors_for_missing_and_circular_bases_name_the_chain(tmp_path):
