@@ -10,16 +10,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from batchnav.cli.options import CartPoleOptions
 from batchnav.errors import printable
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
 
 
+@dataclass(frozen=True)
+class Options:
+    """Options of `batchnav train cartpole`."""
+
+    config: str = "cartpole_cpu"
+    """Configuration: a YAML file, or a bundled name, cartpole_cpu or cartpole_h200."""
+
+
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav train cartpole`."""
-    options = parse_options(CartPoleOptions, "batchnav train cartpole", arguments, __doc__)
+    options = parse_options(Options, "batchnav train cartpole", arguments, __doc__)
     from batchnav.cartpole.program import is_solved  # imports PyTorch, which `--help` does not need
 
     if not is_solved(options.config):

@@ -15,11 +15,68 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
 
 from batchnav.cli.console import check_options
-from batchnav.cli.options import EvaluateOptions as Options
+from batchnav.config import bounded
+from batchnav.data.files import SCENES_DIR
 from batchnav.errors import ArgumentError
 from batchnav.runtime.command_line import parse_options
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of `batchnav evaluate`."""
+
+    agents: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Agents to evaluate: policies (files, run folders, bundled names such as pointnav_h200) and reference agents of
+    the task (random, forward, greedy, map_planner, map_planner_anticipation, map_searcher, shortest_path,
+    frontier)."""
+    task: str | None = None
+    """Task of the agents. Default: that of the policies; pointnav for reference agents without a policy."""
+    preset: str | None = None
+    """Environment of reference agents, for example objectnav_mp3d for Habitat's ObjectNav episodes in Matterport3D.
+    Default: the task's own. Policies play in the environment of their training."""
+    split: str = "val"
+    """Name of a fixed episode file of the task. All tasks: val, test (procedural houses). PointNav and ObjectNav:
+    building (corridor floors). ObjectNav: procthor (ProcTHOR houses). PointNav: hall, block, scan, course (other scene
+    families), and wide_val, wide_test (bodies of radius 0.18 m, as in the Habitat challenges)."""
+    episodes: Path | None = None
+    """Episode file to use instead of --split: your own, Habitat's with its folder `content`, or the name of a bundled
+    one."""
+    scenes_dir: Path = SCENES_DIR
+    """Folder that contains the scenes of Habitat's episodes."""
+    device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
+    renderer: Literal["raycast", "opengl", "auto"] = "raycast"
+    """Renderer. "auto" times both on a few batches and takes the faster one."""
+    num_envs: int = bounded(256, 1, 2**24)
+    """Number of environments, at most one per episode."""
+    sample: bool = True
+    """Sample the policy's actions, as Habitat's evaluation does. --no-sample takes the most probable actions."""
+    seed: int = bounded(0, 0, 2**62)
+    """Seed for action sampling."""
+    camera_height: float | None = None
+    """Height of the main camera above the floor, metres. Default: the height in training."""
+    hfov_deg: float | None = None
+    """Horizontal field of view of the main camera, degrees. Default: the field of view in training."""
+    out: Path | None = None
+    """Folder for results.json and the report. Default: a subfolder of the policy's folder, or of runs."""
+    report: bool = False
+    """Write the report index.html: learning curves, all episodes, and a comparison with reference agents."""
+    report_episodes: int = bounded(24, 0, 2**24)
+    """Number of episodes with recorded images in the report, failures first."""
+    videos: Literal["none", "gif", "mp4"] = "none"
+    """File format of videos of the first agent in six episodes. mp4 needs PyAV. none: no videos."""
+    maps: bool = False
+    """Write the map that the first agent built in six episodes, as ROS maps. For agents with a sensor that reads a
+    map."""
+    append_results: bool = False
+    """Append result rows to eval/results/TASK.jsonl."""
 
 
 def main(options: Options) -> None:

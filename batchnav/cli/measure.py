@@ -7,8 +7,8 @@ from pathlib import Path
 
 from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.cli.console import show
+from batchnav.cli.evaluate import Options
 from batchnav.cli.interrupts import interrupted_with
-from batchnav.cli.options import EvaluateOptions as Options
 from batchnav.config import to_dict
 from batchnav.envs.config import with_camera
 from batchnav.envs.observations import needed_appearance

@@ -11,8 +11,8 @@ import torch
 from rich.table import Table
 
 from batchnav.agents.registry import REFERENCE_AGENTS, make_reference_agent
+from batchnav.cli.anticipation import Options
 from batchnav.cli.console import check_options, show
-from batchnav.cli.options import AnticipationOptions as Options
 from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import make_dataclass
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import tyro
 
-import batchnav
 from batchnav.cli import anticipation, cartpole
 from batchnav.runtime.bundled import CONFIGS
 from batchnav.runtime.command_line import parse_options
 from batchnav.training.options import Options
 
-COMMON = (
-    "device", "seed", "init_from", "processes", "eval_every", "scenes.houses", "scenes.sources", "scenes.episodes",
-    "env.sensors", "ppo.total_frames", "ppo.num_envs", "ppo.learning_rate",
-)  # fmt: skip
-"""Fields of the configuration that `--help` lists, those that most runs change."""
+COMMON = {
+    "device": ("STR", 'Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one.'),
+    "seed": ("INT", "Seed of initial weights, episodes and action sampling."),
+    "init_from": ("STR", "Initial weights: a policy file, a run's folder, or the name of a bundled policy."),
+    "processes": ("INT", "Number of CPU training processes that share the environments."),
+    "eval_every": ("INT", "Interval between evaluations on the validation episodes, frames. 0: no evaluation."),
+    "scenes.houses": ("INT", "Number of procedural houses."),
+    "scenes.sources": ("[STR [STR ...]]", 'Further scenes: mesh files, folders, scene ids such as "hall:0-255".'),
+    "scenes.episodes": ("STR", "Episode file (`.json.gz`) to train on; its scenes replace all others."),
+    "env.sensors": ("[STR [STR ...]]", "Observations by name, such as depth, rgb, semantic, waypoint, gps, compass."),
+    "ppo.total_frames": ("INT", "Length of the run, environment steps of all processes."),
+    "ppo.num_envs": ("INT", "Number of environments."),
+    "ppo.learning_rate": (
+        "FLOAT",
+        "Base learning rate, multiplied by sqrt(minibatch frames / 256) if that is above 1.",
+    ),
+}
+"""Placeholder and short help of the fields of the configuration that `--help` lists, those that most runs change. They
+stand here since the configuration's modules take seconds to import."""
 ALL_OPTIONS = "--help-all"
 """Option that lists the fields of the configuration too, which imports PyTorch."""
 PROGRAMS = {"anticipation": anticipation.command, "cartpole": cartpole.command}
@@ -49,13 +59,8 @@ def print_help() -> None:
         "lists all of them, with the values of the configuration that --config names."
     )
     fields: list[tuple[str, Any, str]] = []
-    for path in COMMON:
-        package, name = Path(batchnav.__file__).parent, path.removeprefix("ppo.")
-        file, kind = ("training", "TrainingConfig") if name == path else ("learning", "LearnerConfig")
-        found = _field(package / file / "config.py", kind, name)
-        argument = tyro.conf.arg(
-            name=path.replace("_", "-"), help=found.text, help_behavior_hint="", metavar=found.placeholder
-        )
+    for path, (placeholder, about) in COMMON.items():
+        argument = tyro.conf.arg(name=path.replace("_", "-"), help=about, help_behavior_hint="", metavar=placeholder)
         fields.append((path.replace(".", "_"), Annotated[str, argument], ""))
     kind = make_dataclass("CommonOptions", fields, bases=(Options,), kw_only=True, frozen=True)
     try:
@@ -64,45 +69,6 @@ def print_help() -> None:
         lines = (f"  {name}\n      {about}" for name, about in configurations().items())
         print("\n".join(["configurations (--config):", *lines]))
         sys.stdout.flush()
-
-
-class _Field(NamedTuple):
-    """A field of a configuration, as its source file has it."""
-
-    kind: str
-    """The annotation."""
-    text: str
-    """The docstring, on one line."""
-
-    @property
-    def placeholder(self) -> str:
-        """Placeholder of the option's value, as tyro writes it."""
-        name = self.kind.removeprefix("tuple[").partition(",")[0].upper()
-        return f"[{name} [{name} ...]]" if self.kind.startswith("tuple") else name
-
-
-def _field(file: Path, kind: str, path: str) -> _Field:
-    """A field of the dataclass `kind` in a source file, or of its parts: read, not imported, since that takes seconds.
-
-    `path`: names of fields, joined by dots.
-    """
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
-    name, _, rest = path.partition(".")
-    for statement, after in itertools.pairwise(body):
-        if not (isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr)):
-            continue
-        if ast.unparse(statement.target) == name:
-            found = _Field(ast.unparse(statement.annotation), " ".join(ast.literal_eval(after.value).split()))
-            return _field(_imported_from(tree, found.kind), found.kind, rest) if rest else found
-    raise KeyError(path)
-
-
-def _imported_from(tree: ast.Module, name: str) -> Path:
-    """The source file of the module that a module imports `name` from."""
-    lines = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    module = next(line.module or "" for line in lines if name in [alias.name for alias in line.names])
-    return Path(batchnav.__file__).parents[1] / (module.replace(".", "/") + ".py")
 
 
 def configurations() -> dict[str, str]:

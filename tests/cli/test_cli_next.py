@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from worlds import episodes_on, write_floor
 
-from batchnav.cli.evaluate import parse
+from batchnav.cli.evaluate import Options, parse
 from batchnav.cli.measure import next_steps
-from batchnav.cli.options import EvaluateOptions
 from batchnav.data.formats import EpisodeDataset
 from batchnav.mapping.learn.recorded import HELD_OUT
 from batchnav.navmesh.navmesh import NavMesh
@@ -101,13 +100,13 @@ def test_evaluate_of_every_task(task, agent, folder, run):
 def test_evaluate_of_bundled_episodes():
     """The viewer takes the name of the file that a split has for the task."""
     for task, name in (("pointnav", "val"), ("objectnav", "objectnav_val"), ("explore", "starts_val")):
-        view = shlex.split(next_steps(EvaluateOptions(("forward",), split="val"), task)[1].partition(": ")[2])
+        view = shlex.split(next_steps(Options(("forward",), split="val"), task)[1].partition(": ")[2])
         assert view[2:4] == ["--episodes", name] and find_episodes(name).is_file()
 
 
 def test_the_next_command_plays_the_same_evaluation():
     camera = {"camera_height": 0.88, "hfov_deg": 79.0}
-    options = EvaluateOptions(("forward",), device="cpu", sample=False, seed=3, out=Path("an out"), **camera)
+    options = Options(("forward",), device="cpu", sample=False, seed=3, out=Path("an out"), **camera)
     report, view = (shlex.split(line.partition(": ")[2]) for line in next_steps(options, "objectnav"))
     found = parse(report[2:])
     assert found == dataclasses.replace(options, report=True, task="objectnav")

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from batchnav.cli.evaluate import Options
 from batchnav.cli.measure import default_folder
-from batchnav.cli.options import EvaluateOptions
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.evaluation.players import environment_of, find_players
@@ -42,5 +42,5 @@ def test_policies_refuse_a_preset():
 
 
 def test_results_of_each_preset_have_a_folder():
-    options = EvaluateOptions(agents=("random",), preset="ovon", split="mini")
+    options = Options(agents=("random",), preset="ovon", split="mini")
     assert default_folder(options, "objectnav").name == "eval_objectnav_mini_ovon"
