@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import torch
 
-from batchnav.observation import ObservationSource
+if TYPE_CHECKING:  # the help of commands imports this module, and PyTorch takes seconds
+    import torch
 
-Observation = dict[str, torch.Tensor]
+    from batchnav.observation import ObservationSource
+
+Observation = dict[str, "torch.Tensor"]
 Column = TypeVar("Column")
 """Type of a NamedTuple's columns: NumPy arrays on the host, torch tensors on a device, or numbers of rows."""
 
