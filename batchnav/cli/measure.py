@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.cli.console import show
-from batchnav.cli.evaluate import Options
 from batchnav.cli.interrupts import interrupted_with
 from batchnav.config import to_dict
 from batchnav.envs.config import with_camera
@@ -29,6 +29,9 @@ from batchnav.scene.ros_map import write_map
 from batchnav.tasks import TASKS
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import save_gif, save_mp4, video_frames
+
+if TYPE_CHECKING:
+    from batchnav.cli.evaluate import Options
 
 NUM_VIDEOS, VIDEO_MAP_SIZE = 6, 360
 """Number of episodes shown in videos, and the longer side of their maps, pixels."""
@@ -132,7 +135,7 @@ def chosen(options: Options, *names: str) -> list[object]:
     words: list[object] = []
     for name in names:
         value, option = getattr(options, name), name.replace("_", "-")
-        if value != getattr(Options, name):
+        if value != getattr(type(options), name):
             words += [f"--no-{option}"] if value is False else [f"--{option}", value]
     return words
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.table import Table
 
 from batchnav.agents.registry import REFERENCE_AGENTS, make_reference_agent
-from batchnav.cli.anticipation import Options
 from batchnav.cli.console import check_options, show
 from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.nav import NavEnv
@@ -25,6 +24,9 @@ from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import check_target
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.simulator import on_navmesh
+
+if TYPE_CHECKING:
+    from batchnav.cli.anticipation import Options
 
 AGENT = "map_planner"
 """The agent whose maps are recorded."""
