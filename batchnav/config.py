@@ -6,6 +6,7 @@ range is a ConfigError that names the key.
     base: pointnav_depth_cpu        # another configuration: a path relative to this file, or a bundled name
     env: {preset: challenge_2020}   # named settings of a part, where the part has presets
     policy: {memory: lstm, lstm: {layers: 1}}   # settings of a part are in the section of its name
+    imports: [my_encoder.py]        # modules to import first: files beside this file, or names
 
 Keys of this file override those of the base and of the preset; mappings are merged at every level, lists are replaced.
 
@@ -29,12 +30,13 @@ import yaml
 
 from batchnav.errors import ArgumentError, ConfigError, shortened
 from batchnav.runtime.files import LIBRARY_ERRORS, as_path, read_regular
+from batchnav.runtime.imports import import_modules
 
 T = TypeVar("T")
 
 __all__ = [
-    "BASE", "CHOICES", "KINDS", "PRESETS", "Registry", "Sections", "bounded", "from_dict", "in_range", "load_config",
-    "ranges", "sectioned", "shortened", "to_dict", "validate",
+    "BASE", "CHOICES", "IMPORTS", "KINDS", "PRESETS", "Registry", "Sections", "bounded", "from_dict", "in_range",
+    "load_config", "ranges", "sectioned", "shortened", "to_dict", "validate",
 ]  # fmt: skip
 
 MAX_BYTES, MAX_DEPTH, MAX_VALUES, MAX_BASES = 2**20, 32, 100_000, 32
@@ -50,6 +52,8 @@ RANGE = "range"
 PRESETS = "presets"
 """Metadata key of a dataclass field: a function without arguments that returns named values of the field. A file
 selects one with `preset`: `env: {preset: challenge_2020, camera: {height: 64}}`."""
+IMPORTS = "imports"
+"""Top-level key that names modules to import before the file is read (`runtime.imports`)."""
 BASE = "base"
 """Top-level key that names the configuration to inherit from."""
 
@@ -190,6 +194,8 @@ def load_config(path: str | Path, kind: type[T]) -> T:
     """
     path = Path(path)
     values = _inherited(path)
+    if isinstance(values, dict) and IMPORTS in {field.name for field in dataclasses.fields(kind)}:  # type: ignore[arg-type]
+        values = values | {IMPORTS: list(import_modules(values.get(IMPORTS, []), f"{path}: {IMPORTS}"))}
     try:
         return _build(kind, values, "")
     except ConfigError as error:
@@ -231,6 +237,8 @@ def _inherited(path: Path) -> Any:
         values = read_yaml(current)
         values = {} if values is None else values
         chain.append(current.resolve())
+        if isinstance(values, dict) and isinstance(names := values.get(IMPORTS), list):
+            values[IMPORTS] = [_beside(name, current) for name in names]
         base = values.pop(BASE, None) if isinstance(values, dict) else None
         found.append(values)
         try:
@@ -243,6 +251,11 @@ def _inherited(path: Path) -> Any:
     while found:
         result = merged(result, found.pop())
     return result
+
+
+def _beside(name: Any, path: Path) -> Any:
+    """A name in `imports`: the path of a file relative to the configuration `path`; others unchanged."""
+    return str(path.parent / name) if isinstance(name, str) and name.endswith(".py") else name
 
 
 def _find_base(name: Any, path: Path, chain: Sequence[Path]) -> Path:

@@ -18,6 +18,9 @@ class CartPoleRun:
     """Architecture of the policy, without memory."""
     algorithm: str = field(default="ppo", metadata={CHOICES: (ALGORITHMS,)})
     """Name of the algorithm in `batchnav.learning.ALGORITHMS`. The section of its name has its settings."""
+    imports: tuple[str, ...] = ()
+    """Modules of your own that register parts by name: dotted names, or files beside the configuration. They are
+    imported, so executed, before the rest of the configuration is read; `--import` adds to them."""
     device: str = "auto"
     """Device: "cpu", "cuda", or "auto" for a GPU if there is one."""
     seed: int = bounded(0, 0, 2**62)

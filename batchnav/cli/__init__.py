@@ -13,6 +13,7 @@ from typing import NamedTuple
 from batchnav import __version__
 from batchnav.cli.interrupts import end_interrupted, interrupted_with, interrupts_arrive
 from batchnav.errors import BatchnavError, printable, shortened
+from batchnav.runtime.imports import import_in_child, import_modules, split_option
 
 
 class Command(NamedTuple):
@@ -72,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if name == "--version":
             print(f"batchnav {__version__}", flush=True)
         elif name in COMMANDS:
-            _run(name, rest)
+            rest, imports = split_option(rest)
+            _run(name, rest, imports)
         else:
             print(usage(), flush=True)
             sys.exit(0 if name in ("-h", "--help") else 2)
@@ -132,7 +134,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
-def _run(name: str, arguments: Sequence[str]) -> None:
+def _run(name: str, arguments: Sequence[str], imports: Sequence[str]) -> None:
     """Run a command; messages of the package go to stderr."""
     logging.basicConfig(format="%(message)s")
     for handler in logging.getLogger().handlers:
@@ -142,6 +144,8 @@ def _run(name: str, arguments: Sequence[str]) -> None:
     if name in SLOW and not asks_for_help and os.environ.get("RANK", "0") == "0":
         logging.getLogger("batchnav").info("batchnav %s: starting", __version__)
     with interrupts_arrive(), interrupted_with(lambda: COMMANDS[name].if_interrupted):
+        import_in_child()
+        import_modules(imports)
         command = importlib.import_module(f"batchnav.cli.{name}").command
         command(arguments)
     sys.stdout.flush()
@@ -166,6 +170,8 @@ def usage() -> str:
             *lines,
             "  batchnav --version",
             "",
+            "option of every command: --import MODULE_OR_FILE, repeatable: a module of your own to import first, which",
+            "registers tasks, sensors, encoders, memories or algorithms by name",
             "options of a command: batchnav train --help, batchnav data list --help",
         ]
     )

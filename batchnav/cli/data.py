@@ -173,7 +173,6 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
     from batchnav.envs.config import NavConfig, config_of
     from batchnav.export.glb import save_glb, save_urdf
     from batchnav.policy.weights import load_policy
-    from batchnav.runtime.bundled import find_policy
 
     for file in (out,) if urdf is None else (out, urdf):
         check_target(file, ArgumentError)
@@ -181,7 +180,7 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
     count = save_glb(mesh, out)
     show(f"{out}: {number_of(count, 'object')}, {number_of(len(mesh.faces), 'triangle')}")
     if urdf is not None:
-        save_urdf(NavConfig() if policy is None else config_of(load_policy(find_policy(policy)).info), urdf)
+        save_urdf(NavConfig() if policy is None else config_of(load_policy(policy).info), urdf)
         show(f"{urdf}")
     show(next_command("check the file", "batchnav", "data", "validate", out))
 

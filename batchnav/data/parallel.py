@@ -15,6 +15,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 from batchnav.errors import BatchnavError
 from batchnav.runtime.child_processes import interrupts_blocked, interrupts_received
 from batchnav.runtime.console import progress_bar
+from batchnav.runtime.imports import import_in_child
 from batchnav.runtime.threads import num_threads
 
 SCENES_PER_WORKER = 8
@@ -59,7 +60,7 @@ def in_parallel(
             return
         # Spawned, not forked: forking is unsafe after CUDA or threads have started.
         try:
-            with ProcessPoolExecutor(workers - 1, initializer=_use_one_thread) as pool:
+            with ProcessPoolExecutor(workers - 1, initializer=_begin_process) as pool:
                 yield from counted(_shared(pool, work, items[1:]))
         except BrokenProcessPool as error:
             raise BatchnavError(
@@ -95,8 +96,9 @@ def _shared(pool: ProcessPoolExecutor, work: Callable[[T], R], items: list[T]) -
             future.cancel()
 
 
-def _use_one_thread() -> None:
-    """Compute on one core in this process: there are as many processes as cores."""
+def _begin_process() -> None:
+    """Compute on one core in this process: there are as many processes as cores. Modules of one's own are imported."""
+    import_in_child()
     numba.set_num_threads(1)
 
 

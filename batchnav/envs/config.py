@@ -13,6 +13,7 @@ from batchnav.envs.imagenav_presets import IMAGENAV
 from batchnav.envs.objectnav_presets import INSTANCE_IMAGENAV, OBJECTNAV
 from batchnav.envs.observations import SOURCES, observation_sources
 from batchnav.errors import ConfigError
+from batchnav.runtime.imports import advice
 from batchnav.sensors import SENSORS
 from batchnav.sensors.by_name import camera_sensor_name
 from batchnav.sensors.camera import MAIN, CameraConfig
@@ -193,7 +194,10 @@ def trained_config(info: Mapping[str, Any]) -> NavConfig:
 
     ConfigError for invalid content.
     """
-    return from_dict(NavConfig, info.get("env", {}))
+    try:
+        return from_dict(NavConfig, info.get("env", {}))
+    except ConfigError as error:
+        raise ConfigError(f"{error}{advice(info)}") from error
 
 
 def warn_other_cameras(name: str, info: Mapping[str, Any], config: NavConfig) -> None:

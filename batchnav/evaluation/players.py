@@ -20,8 +20,8 @@ from batchnav.agents.registry import (
 from batchnav.envs.config import PRESETS, NavConfig, config_of, nav_config, warn_other_cameras
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
-from batchnav.policy.weights import load_policy
-from batchnav.runtime.bundled import WEIGHTS, find_policy
+from batchnav.policy.weights import load_policy, policy_file
+from batchnav.runtime.bundled import WEIGHTS
 from batchnav.runtime.files import read_regular
 from batchnav.tasks import TASKS
 
@@ -192,9 +192,9 @@ def find_players(
 
 
 def _policy_file(word: str, task_name: str) -> Path:
-    """Weights of a policy, as in `find_policy`; the error for an unknown word also names the task's agents."""
+    """Weights of a policy, as in `policy_file`; the error for an unknown word also names the task's agents."""
     try:
-        return find_policy(word)
+        return policy_file(word)
     except CheckpointError as error:
         agents = TASKS[nav_config(None, {}, task_name).task_name].reference_agents
         raise CheckpointError(f"{error}; reference agents of {task_name}: {', '.join(agents)}") from error

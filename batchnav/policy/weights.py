@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces
 from torch.overrides import TorchFunctionMode
 
-from batchnav.config import from_dict, shortened, to_dict
+from batchnav.config import IMPORTS, from_dict, read_yaml, shortened, to_dict
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
@@ -24,6 +24,7 @@ from batchnav.policy.observations import MAX_CATEGORIES
 from batchnav.runtime.bundled import check_bundled, find_policy
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
+from batchnav.runtime.imports import advice, import_modules
 
 FORMAT = "batchnav policy 2"
 DTYPES = (torch.float32, torch.bfloat16)
@@ -70,25 +71,27 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
     """Read a policy that `save_policy` wrote, ready to act on `device`.
 
     Args:
-        path: the file, a run's folder, or the name of a bundled policy, such as "pointnav_h200".
+        path: the file, a run's folder, or the name of a bundled policy, such as "pointnav_h200". The modules that the
+            configuration of a run's folder imports are imported; those that a policy file names are not.
         device: device to act on.
 
     Raises:
         CheckpointError: a tensor or setting is missing, damaged, not finite or unknown, or a bundled file differs from
             its manifest.
     """
-    path, device = find_policy(path), resolve_device(device)
+    path, device = policy_file(path), resolve_device(device)
     tensors, metadata = _read(path)
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format is {metadata.get('format')!r}, expected {FORMAT!r}")
     if sum(map(len, metadata.values())) > MAX_METADATA:
         raise CheckpointError(f"{path}: has more than {MAX_METADATA:,} characters of metadata")
+    info: dict[str, Any] = {}
     try:
+        info = dict(json.loads(metadata["info"]))
         config = from_dict(PolicyConfig, json.loads(metadata["policy"]))
         shapes, categories = json.loads(metadata["observations"]), json.loads(metadata.get("categories", "{}"))
         space = _observation_space(shapes, categories)
         actions = _action_space(metadata)
-        info = dict(json.loads(metadata["info"]))
         with _SkipNormalInit():  # allocate nothing before the tensors are known to fit
             expected = ActorCritic(space, actions, config, "meta").state_dict()
         check_names_and_shapes(tensors, expected, f"{path}")
@@ -96,7 +99,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
     except CheckpointError:
         raise
     except BatchnavError as error:
-        raise CheckpointError(f"{path}: its settings cannot be used: {error}") from error
+        raise CheckpointError(f"{path}: its settings cannot be used: {error}{advice(info)}") from error
     except (KeyError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged metadata ({type(error).__name__}: {error})") from error
     _check_finite(tensors, path)
@@ -106,6 +109,16 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         )
     network.load_state_dict(tensors)
     return PolicyAgent(network.to(device), info)
+
+
+def policy_file(name: str | Path) -> Path:
+    """A policy's weights, as `find_policy` finds them; of a run's folder after the imports of its configuration."""
+    config = Path(name) / "config.yaml"
+    if config.is_file():
+        values = read_yaml(config)
+        names = values.get(IMPORTS, []) if isinstance(values, dict) else []
+        import_modules(names, f"{config}: {IMPORTS}", config.parent)
+    return find_policy(name)
 
 
 class _SkipNormalInit(TorchFunctionMode):

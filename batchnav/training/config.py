@@ -37,6 +37,9 @@ class TrainingConfig:
     has its settings and the length of the run."""
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
     """Imitation of an expert in addition to the algorithm's own loss."""
+    imports: tuple[str, ...] = ()
+    """Modules of your own that register parts by name: dotted names, or files beside the configuration. They are
+    imported, so executed, before the rest of the configuration is read; `--import` adds to them."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     processes: int = bounded(1, 1, 1024)

@@ -231,7 +231,7 @@ def save_weights(learner: Algorithm, config: TrainingConfig, path: Path) -> None
     """Write the current policy with the environment that it acts in, the expert, the number of frames and the seed."""
     info = {
         "env": to_dict(config.acting_env), "expert": config.expert, "frames": learner.frames,
-        "seed": config.seed,
+        "seed": config.seed, **({"imports": list(config.imports)} if config.imports else {}),
     }  # fmt: skip
     save_policy(learner.policy, path, info)
 

@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +22,7 @@ from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import number_of
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed import start_local_ranks
+from batchnav.runtime.imports import import_modules, names_of
 from batchnav.training.config import TrainingConfig
 from batchnav.training.curves import find_wandb
 from batchnav.training.environment import prepare
@@ -56,8 +57,10 @@ def parse(arguments: Sequence[str]) -> Command:
         )
     name = str(known.out / CONFIG_NAME) if known.resume else known.config or default_config()
     default = load_config(find_config(name), TrainingConfig)
+    default = replace(default, imports=names_of(default.imports))
     filled = Command(run=default, config=known.config or "")
     command: Command = parse_options(Command, "batchnav train", arguments, inspect.getdoc(Options), filled)
+    import_modules(command.run.imports, "imports")
     validate(command.run)
     for option, (low, high) in ranges(Options).items():
         check_range(f"--{option.replace('_', '-')}", getattr(command, option), low, high)
