@@ -1,4 +1,4 @@
-"""Parts from files outside the package, through the command line: train with --import, then resume, evaluate, export."""
+"""Parts from files outside the package: train with --import, then resume, evaluate and export without it."""
 
 import json
 import os
