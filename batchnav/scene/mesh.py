@@ -21,11 +21,11 @@ from batchnav.scene.formats import point_cloud_error, unsupported_format
 from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.images import AppearanceConfig, Images
-from batchnav.scene.obj import read_obj_surface
+from batchnav.scene.obj import read_obj
 from batchnav.scene.ply import read_ply
 from batchnav.scene.ros_map import map_mesh, read_map
 from batchnav.scene.surface import check_surface, faces_of, turned
-from batchnav.scene.text_mesh import read_obj, read_off
+from batchnav.scene.text_mesh import read_off
 from batchnav.types import Surface, TriangleMesh
 
 log = logging.getLogger(__name__)
@@ -163,10 +163,7 @@ def _read(
     images = None if appearance is None else Images(path, appearance)
     if suffix == ".dae":
         return read_dae(data, images)
-    if suffix == ".ply":
-        found = read_ply(data, images)
-    else:
-        found = (*read_obj(data), None) if images is None else read_obj_surface(data, images)
+    found = read_ply(data, images) if suffix == ".ply" else read_obj(data, images)
     if images is not None:
         images.warn()
     return found

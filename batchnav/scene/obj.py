@@ -1,10 +1,12 @@
-"""OBJ files with MTL materials; time and memory are linear in the file size. `text_mesh.py` reads geometry only."""
+"""OBJ files with MTL materials. Time and memory are linear in the file size."""
 
 from __future__ import annotations
 
 import array
 import math
 import os
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -12,66 +14,82 @@ from batchnav.errors import MeshError
 from batchnav.scene.images import Images
 from batchnav.scene.polygons import triangulate
 from batchnav.scene.surface import PLAIN, corners_of, fractions, surface_of
-from batchnav.scene.text_mesh import polygon_mesh, text_of
+from batchnav.scene.text_mesh import Columns, coordinates, parsed, polygon_mesh, read_lines, text_of
 from batchnav.types import Material, Surface, Texture
 
 _OPTIONS = {"-o": 3, "-s": 3, "-t": 3, "-mm": 2} | dict.fromkeys(
     ("-blendu", "-blendv", "-bm", "-boost", "-cc", "-clamp", "-imfchan", "-texres", "-type"), 1
 )
 """Options of a texture and their largest numbers of values; fixed for options with one value."""
-_NUMBERS = ("v", "vt", "f")
-"""Keywords of lines with numbers, which comments may follow."""
 _IDENTITY = ((1.0, 1.0), (0.0, 0.0))
 """Scale and offset that leave UVs unchanged."""
 _MOST_WORDS = 8
 """Largest number of words in the name of a library."""
 
 
-def read_obj_surface(data: bytes, images: Images) -> tuple[np.ndarray, np.ndarray, Surface | None]:
-    """Vertices and faces as `text_mesh.read_obj`, and the surface: MTL's Kd times map_Kd times vertex colours.
+def read_obj(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.ndarray, Surface | None]:
+    """Vertices f64 [V, 3] that faces use, faces i64 [F, 3] of all groups, and with `images` the surface.
 
-    UVs are scaled by map_Kd's `-s` and shifted by its `-o`; UV (0, 0) is the bottom left of the image. Invalid parts
-    are skipped and noted with `images`.
+    Indices count vertices from 1, or backwards from the latest vertex if negative. The surface is MTL's Kd times map_Kd
+    times vertex colours. UVs are scaled by map_Kd's `-s` and shifted by its `-o`; UV (0, 0) is the bottom left of the
+    image. Invalid parts of the surface are skipped and noted with `images`. MeshError names the line.
     """
-    library = _Materials(images)
     points, corners, counts = array.array("d"), array.array("q"), array.array("q")
     colors, uvs, uv_of, material_of = array.array("d"), array.array("d"), array.array("q"), array.array("q")
-    material = library.row("")
-    for number, line in enumerate(_lines(data), 1):
-        try:
-            word, *rest = line.split() or ("",)
-            if "#" in line and word in _NUMBERS:  # names of materials and files may contain "#"
-                rest = line.partition("#")[0].split()[1:]
-            if word == "v":
-                points.extend(map(float, rest[:3]))
-                if len(rest) < 3:
-                    raise ValueError(f"found {len(rest)} coordinates")
-                colors.extend(map(float, rest[3:6]) if len(rest) >= 6 else (math.inf,) * 3)  # white
-            elif word == "f":
-                num_points, num_uvs = len(points) // 3, len(uvs) // 2
-                for corner in rest:
-                    vertex, _, others = corner.partition("/")
-                    uv, k = others.partition("/")[0], int(vertex)
-                    corners.append(num_points + k if k < 0 else k - 1)
-                    k = int(uv) if uv else 0
-                    uv_of.append(num_uvs + k if k < 0 else k - 1)
-                counts.append(len(rest))
-                material_of.append(material)
-            elif word == "vt":
-                uvs.extend((*map(float, rest[:2]), 0.0)[:2])
-            elif word == "usemtl":
-                material = library.row(line.split(None, 1)[1].strip() if rest else "")
-            elif word == "mtllib":
-                library.open(line.split(None, 1)[1].strip() if rest else "")
-        except (ValueError, OverflowError) as error:
-            raise MeshError(f"line {number}: {error}, expected OBJ") from error
-    vertices, used, triangles, polygon = _by_corner(points, corners, counts)
+    library = None if images is None else _Materials(images)
+    material = library.row("") if library else 0
+
+    # Each reader raises before it appends anything.
+    def vertices(columns: Columns, count: int) -> None:
+        found = coordinates(columns, count)
+        if library:
+            has_color = len(columns) >= 6
+            color = parsed(columns[3:6], count, float, np.float64) if has_color else np.full((count, 3), math.inf)
+            colors.frombytes(color.tobytes())  # white where infinite
+        points.frombytes(found.tobytes())
+
+    def uv_points(columns: Columns, count: int) -> None:
+        found = np.zeros((count, 2))
+        found[:, : len(columns[:2])] = parsed(columns[:2], count, float, np.float64)
+        uvs.frombytes(found.tobytes())
+
+    def faces(columns: Columns, count: int) -> None:
+        uv = np.zeros((count, len(columns)), np.int64)
+        if any("/" in word for column in columns for word in column):
+            if library:
+                ids = [[word.partition("/")[2].partition("/")[0] or "0" for word in column] for column in columns]
+                uv = parsed(ids, count, int, np.int64)
+            columns = [[word.partition("/")[0] for word in column] for column in columns]
+        found = parsed(columns, count, int, np.int64)
+        corners.frombytes(np.where(found < 0, found + len(points) // 3, found - 1).tobytes())
+        counts.extend([len(columns)] * count)
+        if library:
+            uv_of.frombytes(np.where(uv < 0, uv + len(uvs) // 2, uv - 1).tobytes())
+            material_of.extend([material] * count)
+
+    readers = {"v": vertices, "f": faces} | ({"vt": uv_points} if library else {})
+    number = 1
+    for start, run in groupby(map(str.lstrip, _lines(data)), itemgetter(slice(2))):  # "v ", "vn", "f " ...
+        some, word = list(run), start.rstrip()
+        if word in readers:
+            read_lines(readers[word], word, some, range(number, number + len(some)), "OBJ")
+        elif library and word in ("us", "mt"):
+            for line in some:
+                keyword, rest = (*line.strip().split(None, 1), "", "")[:2]
+                if keyword == "usemtl":
+                    material = library.row(rest)
+                elif keyword == "mtllib":
+                    library.open(rest)
+        number += len(some)
+    if library is None or images is None:
+        return *polygon_mesh(points, corners, counts), None
+    positions, used, triangles, polygon = _by_corner(points, corners, counts)
     color = fractions(np.frombuffer(colors, np.float64).reshape(-1, 3), images.note)
     look = corners_of(np.frombuffer(corners, np.int64)[triangles], 0, None, None if (color >= 1.0).all() else color)
     row = np.frombuffer(material_of, np.int64)[polygon]
     corner_uv = _corner_uvs(uvs, np.frombuffer(uv_of, np.int64)[triangles], library.uv_transforms()[row])
     look = look._replace(material=row.astype(np.int32), uv=corner_uv)
-    return vertices, used, surface_of([look], library.materials(), library.textures)
+    return positions, used, surface_of([look], library.materials(), library.textures)
 
 
 def _by_corner(points, corners, counts):

@@ -1,4 +1,4 @@
-"""OBJ and OFF files (text, polygons with any number of corners). Time and memory are linear in the file size."""
+"""Text files of polygons with any number of corners: their lines, and OFF. Time and memory are linear in the size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import codecs
 import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 
@@ -22,34 +21,6 @@ Columns = list[list[str]]
 """Words of lines of equal length, by column: first words, second words, ..."""
 
 
-def read_obj(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices f64 [V, 3] that faces use, and faces i64 [F, 3], of all groups of a Wavefront OBJ file.
-
-    Indices count vertices from 1, or backwards from the latest vertex if negative. MeshError names the line.
-    """
-    points, corners, counts = array.array("d"), array.array("q"), array.array("q")
-
-    def vertices(columns: Columns, count: int) -> None:
-        points.frombytes(_points(columns, count).tobytes())
-
-    def faces(columns: Columns, count: int) -> None:
-        if any("/" in word for column in columns for word in column):
-            columns = [[word.partition("/")[0] for word in column] for column in columns]
-        found = _numbers(columns, count, int, np.int64)
-        corners.frombytes(np.where(found < 0, found + len(points) // 3, found - 1).tobytes())
-        counts.extend([len(columns)] * count)
-
-    readers = {"v": vertices, "f": faces}
-    lines = map(str.lstrip, text_of(data).replace("\\\n", " ").split("\n"))
-    number = 1
-    for start, run in groupby(lines, itemgetter(slice(2))):  # "v ", "vn", "f " ...
-        some = list(run)
-        if start.rstrip() in readers:
-            _read(readers[start.rstrip()], start.rstrip(), some, range(number, number + len(some)), "OBJ")
-        number += len(some)
-    return polygon_mesh(points, corners, counts)
-
-
 def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Vertices f64 [V, 3] that faces use, and faces i64 [F, 3], of an OFF file. MeshError names the line."""
     lines = text_of(data).split("\n")
@@ -62,14 +33,14 @@ def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     points, corners, counts = array.array("d"), array.array("q"), array.array("q")
 
     def vertices(columns: Columns, count: int) -> None:
-        points.frombytes(_points(columns, count).tobytes())
+        points.frombytes(coordinates(columns, count).tobytes())
 
     def faces(columns: Columns, count: int) -> None:
-        sizes = _numbers(columns[:1], count, int, np.int64)[:, 0]
+        sizes = parsed(columns[:1], count, int, np.int64)[:, 0]
         size = int(sizes[0])
         if (sizes != size).any() or not 0 <= size < len(columns):
             raise ValueError(f"found {len(columns) - 1} of {size} corners")
-        corners.frombytes(_numbers(columns[1 : 1 + size], count, int, np.int64).tobytes())
+        corners.frombytes(parsed(columns[1 : 1 + size], count, int, np.int64).tobytes())
         counts.frombytes(sizes.tobytes())
 
     first = 1 if len(head) > 1 else 2
@@ -84,11 +55,11 @@ def read_off(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     middle = first + num_vertices
     for reader, some in ((vertices, numbers[first:middle]), (faces, numbers[middle : middle + num_faces])):
         # Comments are removed, so "#" can mark the start of each line.
-        _read(reader, "#", ["# " + lines[number - 1] for number in some], some, "OFF")
+        read_lines(reader, "#", ["# " + lines[number - 1] for number in some], some, "OFF")
     return polygon_mesh(points, corners, counts)
 
 
-def _read(
+def read_lines(
     reader: Callable[[Columns, int], None], word: str, lines: Sequence[str], numbers: Sequence[int], kind: str
 ) -> None:
     """Pass the words of lines that begin with `word` to a reader, which accepts all of them or raises ValueError.
@@ -107,7 +78,7 @@ def _read(
             if count > 1:
                 _read_apart(reader, word, some, places, kind)
             elif "#" in (rest := some[0][len(word) :]):  # a comment follows
-                _read(reader, word, [word + rest.partition("#")[0]], places, kind)
+                read_lines(reader, word, [word + rest.partition("#")[0]], places, kind)
             else:
                 raise MeshError(f"line {places[0]}: {error}, expected {kind}") from error
 
@@ -118,11 +89,11 @@ def _read_apart(reader, word: str, lines: Sequence[str], numbers: Sequence[int],
     alike = [len(list(run)) for _, run in groupby(lengths)]
     parts, first = alike if len(alike) > 1 else [1] * len(lines), 0
     for part in parts:
-        _read(reader, word, lines[first : first + part], numbers[first : first + part], kind)
+        read_lines(reader, word, lines[first : first + part], numbers[first : first + part], kind)
         first += part
 
 
-def _numbers(columns: Columns, count: int, convert: Callable[[str], float], dtype: type) -> np.ndarray:
+def parsed(columns: Columns, count: int, convert: Callable[[str], float], dtype: type) -> np.ndarray:
     """Words as numbers [count, len(columns)]."""
     found: np.ndarray = np.empty((count, len(columns)), dtype)
     for k, column in enumerate(columns):
@@ -130,11 +101,11 @@ def _numbers(columns: Columns, count: int, convert: Callable[[str], float], dtyp
     return found
 
 
-def _points(columns: Columns, count: int) -> np.ndarray:
+def coordinates(columns: Columns, count: int) -> np.ndarray:
     """Points f64 [count, 3]."""
     if len(columns) < 3:
         raise ValueError(f"found {len(columns)} coordinates")
-    return _numbers(columns[:3], count, float, np.float64)
+    return parsed(columns[:3], count, float, np.float64)
 
 
 def text_of(data: bytes) -> str:
