@@ -50,8 +50,8 @@ class Targets(NamedTuple):
     """i32 [N]: steps until the target counts as unreachable."""
     unreachable: torch.Tensor
     """bool [N, POINTS]: True where a candidate could not be reached in this episode."""
-    turns: torch.Tensor
-    """i32 [N, 2]: turns in progress, see `shortest_path.follow`."""
+    plan: torch.Tensor
+    """i32 [N, PLAN_COLUMNS]: turns and steps in progress, see `shortest_path.next_action`."""
 
 
 @device_function
@@ -94,7 +94,7 @@ def update_target(i, nav, bodies, state, points, settings, scratch, row, targets
             chosen = np.int32(-1)
     if chosen < 0:
         distance = _choose(i, nav, bodies, state, frame, points, scratch, row, targets_out)
-        targets_out.turns[i, 0], targets_out.turns[i, 1] = 0, 0
+        targets_out.plan[i, 0], targets_out.plan[i, 3] = 0, 0
         if targets_out.chosen[i] < 0:
             keep_point(i, point_at(i, bodies.position), targets_out.position)
             return
@@ -121,7 +121,7 @@ class FrontierAgent:
             position, torch.full((n,), -1, dtype=torch.int32, device=device),
             steps_left=torch.zeros(n, dtype=torch.int32, device=device),
             unreachable=torch.zeros(n, POINTS, dtype=torch.bool, device=device),
-            turns=self._follower.turns,
+            plan=self._follower.plan,
         )  # fmt: skip
         settings = FrontierSettings(sim.body.forward_step, np.float32(env.task.config.cell_size))
         read = sim.bank.navmesh_view, view(sim.bodies), view(env.task.state), view(self._candidates), settings

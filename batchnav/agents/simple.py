@@ -11,6 +11,11 @@ from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 GOAL_SENSOR = "pointgoal"
 """Name of the observation [distance to the goal in metres, angle to the left in radians]."""
+AIMED = 0.501
+"""Largest bearing at which an agent steps, in turns: half a turn, and a margin for rounding, without which an agent
+whose goal lies exactly between two headings would turn to and fro."""
+MAX_PASSES = 6
+"""Steps aside, near a goal that is nearer than half a step, after which an agent stops."""
 
 
 class ForwardAgent:
@@ -62,17 +67,47 @@ class RandomAgent(ForwardAgent):
 
 
 class GreedyAgent(ForwardAgent):
-    """Turns towards the goal, moves forward when the goal is at most half a turn off, and stops at the goal."""
+    """Turns towards the goal, moves forward when the goal is at most half a turn off, and stops at the goal.
+
+    A step straight at a goal that is nearer than half a step ends no nearer. There the agent steps aside, to a full
+    step from the goal, and then at the goal; after MAX_PASSES such steps it stops.
+    """
 
     sensor = GOAL_SENSOR
     """Name of the observation [distance, angle to the left] that the agent steers by."""
 
     def __init__(self, env: NavEnv, radius: float | None = None):
         super().__init__(env, radius)
-        self.tolerance = math.radians(env.config.body.widest_turn_deg) / 2
+        body = env.config.body
+        turn, self.step = math.radians(body.widest_turn_deg), body.longest_step
+        self.tolerance = AIMED * turn
+        self.near = 0.5 * self.step / max(math.cos(turn / 2), 0.5)
+        """Distance up to which a step straight at the goal ends no nearer, metres."""
+        self.passes = torch.zeros(0, dtype=torch.int64, device=env.device)
+        """i64 [N]: steps aside in the episode."""
+
+    def reset(self, num_envs: int) -> None:
+        """Forget the steps aside."""
+        self.passes = self.passes.new_zeros(num_envs)
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions i64 [N]."""
+        if len(self.passes) != len(episode_start):
+            self.reset(len(episode_start))
+        self.passes = self.passes.masked_fill(episode_start, 0)
+        return super().act(observations, episode_start)
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
-        """Forward moves, or turns towards the goal, i64 [N]."""
+        """Forward moves, or turns towards the goal, i64 [N]; stops after too many steps aside."""
         angle = observations[self.sensor][:, 1]
+        if GOAL_SENSOR in observations:
+            distance, bearing = observations[GOAL_SENSOR].unbind(1)
+            near = (distance <= self.near) & (bearing == angle)  # a waypoint on the way is no goal
+            aside = torch.acos((distance / (2 * self.step)).clamp(max=1.0))
+            angle = torch.where(near, angle - torch.where(angle < 0, -aside, aside), angle)
         turn = torch.where(angle > 0, LEFT, RIGHT)
-        return torch.where(angle.abs() <= self.tolerance, FORWARD, turn)
+        moves = torch.where(angle.abs() <= self.tolerance, FORWARD, turn)
+        if GOAL_SENSOR in observations:
+            self.passes = self.passes + (near & (moves == FORWARD))
+            moves = torch.where(near & (self.passes > MAX_PASSES), STOP, moves)
+        return moves

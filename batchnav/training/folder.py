@@ -353,10 +353,11 @@ def _deflated(content: io.BytesIO) -> io.BytesIO:
     packed = io.BytesIO()
     with (
         zipfile.ZipFile(content) as source,
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=_FASTEST) as target,
+        zipfile.ZipFile(packed, "w") as target,
     ):
         for member in source.infolist():
-            target.writestr(member.filename, source.read(member))
+            name = zipfile.ZipInfo(member.filename)  # with a fixed date: those of ZIP are from 1980 to 2107
+            target.writestr(name, source.read(member), zipfile.ZIP_DEFLATED, _FASTEST)
     return packed
 
 

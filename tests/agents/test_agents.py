@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from batchnav.agents.registry import make_reference_agent
+from batchnav.agents.registry import agent_config, make_reference_agent
 from batchnav.agents.shortest_path import ShortestPathAgent
 from batchnav.agents.simple import ForwardAgent, GreedyAgent, RandomAgent
 from batchnav.envs.nav import NavEnv, PointNavEnv
@@ -96,6 +96,73 @@ def test_only_the_shortest_path_follower_gets_around_the_wall(room):
     greedy = evaluate(GreedyAgent(env), env, len(episodes))
     assert greedy["success"].tolist() == [0.0] * 3
     assert greedy["steps"].tolist() == [500.0] * 3
+
+
+FURNITURE = [
+    ((2.9, 0.0, 0.0), (3.1, 2.5, 4.5)), ((5.0, 0.0, 2.0), (6.2, 0.7, 2.8)), ((1.0, 0.0, 5.5), (1.4, 0.5, 5.9)),
+    ((1.9, 0.0, 5.5), (2.3, 0.5, 5.9)), ((4.0, 0.0, 6.0), (4.05, 2.0, 8.0)), ((6.5, 0.0, 4.5), (8.0, 0.9, 4.6)),
+]  # fmt: skip
+"""A wall, a table, two stools, a screen and a counter in a room of 8 x 8 m."""
+
+
+def starts_in(room, count, turn_deg, seed):
+    """Starts, of which half look exactly between two headings to the goal, and a quarter lie within 0.4 m of it."""
+    rng, navmesh = np.random.default_rng(seed), room.navmesh
+    starts, goals = navmesh.sample(2 * count, seed=seed), navmesh.sample(2 * count, seed=seed + 1)
+    bearing, apart = rng.uniform(0, 2 * math.pi, 2 * count), rng.uniform(0, 0.4, 2 * count)
+    near = starts + np.stack([apart * np.sin(bearing), 0 * apart, apart * np.cos(bearing)], axis=1).astype(np.float32)
+    goals = np.where(rng.random((2 * count, 1)) < 0.25, navmesh.snap(near), goals)
+    reachable = np.flatnonzero(np.isfinite(navmesh.geodesic_distance(starts, goals)))[:count]
+    starts, goals = starts[reachable], goals[reachable]
+    tie = np.arctan2(*-(goals - starts)[:, [0, 2]].T) + math.radians(turn_deg) * (rng.integers(0, 99, count) + 0.5)
+    heading = np.where(rng.random(count) < 0.5, tie, rng.uniform(0, 2 * math.pi, count))
+    numbers = (starts, np.angle(np.exp(1j * heading)), goals)
+    scene = torch.zeros(count, dtype=torch.int32)
+    return EpisodeTable(scene, *(torch.from_numpy(np.asarray(each, np.float32)) for each in numbers))
+
+
+BODIES = [(turn, step) for turn in (5.0, 10.0, 15.0, 30.0) for step in (0.1, 0.25, 0.5)]
+
+
+def play_all(agent, furniture, count, bodies, **options):
+    """Metrics of an agent in a room from `count` starts for each body."""
+    parts = [box((0.0, -0.2, 0.0), (8.0, 0.0, 8.0)), *(box(*corners) for corners in furniture)]
+    faces = np.concatenate([faces + 8 * k for k, (_, faces) in enumerate(parts)])
+    room, found = make_scene("room", TriangleMesh(np.concatenate([part[0] for part in parts]), faces)), []
+    for turn, step in bodies:
+        episodes = starts_in(room, count, turn, int(turn + 10 * step))
+        own = {"turn_angle_deg": turn, "forward_step": step, "success_distance": 0.5 * step + 0.05} | options
+        config = agent_config(agent, PointNavEnv([room], 1, "cpu", sensors=()).config)
+        env = PointNavEnv([room], count, "cpu", episodes=episodes, config=config, **own)
+        found.append(evaluate(make_reference_agent(agent, env), env, count))
+    return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+
+
+@pytest.mark.parametrize("furniture", [[], FURNITURE], ids=["empty", "furnished"])
+def test_the_shortest_path_follower_arrives_from_every_start(furniture):
+    """5,040 starts in each room; success within half a step and 5 cm, the most that a step straight at it can miss."""
+    found = play_all("shortest_path", furniture, 420, BODIES)
+    assert found["success"].all() and found["spl"].mean() > 0.95
+
+
+@pytest.mark.parametrize("agent", ["greedy", "map_planner"])
+def test_agents_that_steer_by_a_bearing_arrive_in_an_empty_room(agent):
+    found = play_all(agent, [], 40 if agent == "map_planner" else 400, [(10.0, 0.25), (30.0, 0.5)], height=16, width=16)
+    assert found["success"].all() and found["spl"].mean() > 0.95
+
+
+@pytest.mark.parametrize("agent", ["shortest_path", "greedy"])
+def test_agents_arrive_at_a_goal_that_a_step_passes_over(agent):
+    """The goal lies half a step ahead, and the agent succeeds within 0.1 m: it steps aside and comes back."""
+    found = play_all(agent, [], 200, [(10.0, 0.25), (5.0, 0.25)], success_distance=0.1)
+    assert found["success"].all() and found["steps"].max() < 250
+
+
+@pytest.mark.parametrize("agent", ["shortest_path", "greedy"])
+def test_an_agent_that_cannot_get_nearer_stops(agent):
+    """With steps of 0.5 m and turns of 30 degrees, few places lie within 1 cm of a place that the agent can reach."""
+    found = play_all(agent, [], 100, [(30.0, 0.5)], success_distance=0.01)
+    assert found["steps"].max() < 200 and found["distance_to_goal"].max() < 0.5
 
 
 def test_straight_ahead_all_but_random_arrive(room):
