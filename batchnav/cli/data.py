@@ -127,8 +127,8 @@ def import_data(
     check_writable(out, ArgumentError)
     if _is_procthor(source):
         sources, unknown = import_houses(source, sizes or source.with_name("asset_bbox.json"), out)
-        if unknown.assets:
-            show(str(unknown))
+        for line in str(unknown).splitlines():
+            show(line)
     elif source.suffix.lower() in SUFFIXES:
         sources = [_import_world(source, models, out)]
     else:

@@ -70,6 +70,8 @@ def bake_navmesh(
     navmesh.save(out)
     counts = number_of(navmesh.num_polygons, "polygon"), number_of(navmesh.num_islands, "island")
     show(f"{out}: {navmesh.area:.2f} m², {', '.join(counts)}")
+    if settings.radius_note:
+        show(f"  {settings.radius_note}")
     show(next_command("plot it", "batchnav", "navmesh", "view", out))
 
 
@@ -96,6 +98,8 @@ def show_info(file: Positional[Path], /) -> None:
         table.add_row("further islands", f"{len(islands) - MAX_ISLANDS}")
     for name, value in dataclasses.asdict(navmesh.settings).items() if navmesh.settings else ():
         table.add_row(name, f"{value:g}" if isinstance(value, float) else str(value))
+    if navmesh.settings and navmesh.settings.radius_note:
+        table.add_row("note", navmesh.settings.radius_note)
     show(table)
     show(next_command("plot it", "batchnav", "navmesh", "view", file))
 

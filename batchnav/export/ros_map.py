@@ -8,11 +8,13 @@ inflation layer has to be off. The walls of both are one cell thick; what lies b
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import torch
 from scipy.ndimage import binary_dilation
 
+from batchnav.data.sources.rays import first_hits
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import AgentMap
 from batchnav.mapping.state import SIDE
@@ -29,6 +31,12 @@ FLOOR_BAND = 0.5
 _MARGIN = 2
 """Cells around the walkable area."""
 _MOST_CELLS = 2**26
+_LOST = 1.5
+"""Width of the free space that baking may lose along a wall, voxels."""
+_HEIGHTS, _EDGE = 5, 0.02
+"""Number of heights at which a cell is tested for obstacles; distance from its edges, as a share of its side."""
+_ACROSS = (-0.5 + _EDGE, 0.0, 0.5 - _EDGE)
+"""Places across a cell that are tested, as shares of its side."""
 
 
 def floor_map(scene: Scene, height: float | None = None, resolution: float = 0.05, inflated: bool = False) -> RosMap:
@@ -53,7 +61,7 @@ def floor_map(scene: Scene, height: float | None = None, resolution: float = 0.0
         return _with_free(grid._replace(inflated_by=round(settings.agent_radius, 6)), reached)
     # Contours follow the cells of the bake: simplified ones may deviate by more than a cell.
     raw = bake(scene.mesh, scene.name, dataclasses.replace(settings, agent_radius=0.0, edge_max_error=0.0))
-    return _with_free(grid, _connected(raw, grid.centres(height), reached))
+    return _with_free(grid, _up_to_walls(scene, grid, _connected(raw, grid.centres(height), reached), height, settings))
 
 
 def agent_map(built: AgentMap) -> RosMap:
@@ -117,6 +125,46 @@ def _connected(raw: NavMesh, centres: np.ndarray, reached: np.ndarray) -> np.nda
     islands = _islands_at(raw, centres)
     kept = np.unique(islands[reached & (islands >= 0)])
     return np.isin(islands, kept)
+
+
+def _up_to_walls(scene: Scene, grid: RosMap, free: np.ndarray, height: float, settings: NavMeshSettings) -> np.ndarray:
+    """Free cells bool [rows, columns], with those that baking lost because a wall stands on their edge.
+
+    A cell is added next to a free one if the floor reaches its corners, and nothing stands between their centres and
+    its far edge.
+    """
+    centres, side = grid.centres(height), grid.resolution
+    for _ in range(math.ceil(_LOST * settings.cell_size / side)):
+        added = np.zeros_like(free)
+        for step, axis in ((-1, 0), (1, 0), (-1, 1), (1, 1)):
+            cells = np.argwhere(np.roll(free, step, axis) & ~free & ~added)  # a map has a margin of unknown cells
+            cells = cells[_is_open(scene, centres, cells, (step, axis), side, settings)]
+            added[cells[:, 0], cells[:, 1]] = True
+        free = free | added
+    return free
+
+
+def _is_open(
+    scene: Scene, centres: np.ndarray, cells: np.ndarray, towards: tuple[int, int], side: float, body: NavMeshSettings
+) -> np.ndarray:
+    """bool [K]: cells i64 [K, 2] that are open from the neighbours from which `towards` (step, axis) leads."""
+    step, axis = towards
+    back = np.zeros(2, np.int64)
+    back[axis] = -step
+    begin, middle = centres[tuple((cells + back).T)], centres[tuple(cells.T)]
+    ahead = (middle - begin) / side
+    beside = np.stack([ahead[:, 2], ahead[:, 1], -ahead[:, 0]], axis=1)
+    up = np.array([0.0, 1.0, 0.0])
+    heights = np.linspace(1.25 * body.agent_max_climb, body.agent_height, _HEIGHTS)
+    near = [begin + up * height + beside * share * side for height in heights for share in _ACROSS]
+    above = [middle + up * body.agent_height + (ahead * a + beside * b) * side for a in _ACROSS for b in _ACROSS]
+    if not len(cells):
+        return np.zeros(0, bool)
+    origins, count = np.concatenate([*near, *above]).astype(np.float32), len(near)
+    down = np.tile(-up, (len(above) * len(cells), 1))
+    found = first_hits(scene, origins, np.concatenate([np.tile(ahead, (count, 1)), down])).reshape(-1, len(cells))
+    floor = np.abs(found[count:] - body.agent_height)
+    return (found[:count] > (1.5 - _EDGE) * side).all(0) & (floor <= FLOOR_BAND).all(0)
 
 
 def _islands_at(navmesh: NavMesh, centres: np.ndarray) -> np.ndarray:

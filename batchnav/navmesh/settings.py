@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, fields
 
+import numpy as np
+
 from batchnav.errors import ConfigError
 
 
@@ -43,6 +45,21 @@ class NavMeshSettings:
     """Remove the floor below ceilings lower than `agent_height`."""
     include_static_objects: bool = False
     """Habitat's setting, stored in files; has no effect on baking."""
+
+    @property
+    def effective_radius(self) -> float:
+        """Distance that baking keeps from walls: `agent_radius` rounded up to whole cells, metres."""
+        return float(np.ceil(np.float32(self.agent_radius) / np.float32(self.cell_size))) * self.cell_size
+
+    @property
+    def radius_note(self) -> str:
+        """What `agent_radius` amounts to, where it is no whole number of cells; empty where it is."""
+        if abs(self.effective_radius - self.agent_radius) < 1e-3 * self.cell_size:
+            return ""
+        return (
+            f"agent_radius {self.agent_radius:g} acts as {self.effective_radius:.6g} m: baking keeps whole cells of "
+            f"{self.cell_size:g} m from walls"
+        )
 
     def validate(self) -> None:
         """ConfigError where a value is out of range. The constructor does not call it, so that any file can be read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
+import math
 import re
 import urllib.parse
 from pathlib import PurePosixPath
@@ -15,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from batchnav.errors import MeshError
+from batchnav.errors import MeshError, shortened
 from batchnav.scene.frames import Up
 from batchnav.scene.images import Images
 from batchnav.scene.surface import PLAIN, Corners, corners_of, surface_of
 from batchnav.types import Material, Surface, Texture
 
 _UP_AXIS = re.compile(rb"<up_axis>\s*([XYZ])_UP\s*</up_axis>")
+_UNIT, _METER = re.compile(rb"<unit\b[^>]{0,1000}>"), re.compile(rb"""\bmeter\s{0,9}=\s{0,9}["']([^"']{0,99})["']""")
 _AXES: dict[bytes, Up] = {b"X": "x", b"Y": "y", b"Z": "z"}
 _TEXTURES = "../materials/textures/"
 
@@ -30,6 +32,26 @@ def up_axis(data: bytes) -> Up:
     """The axis that points up in a COLLADA file; y where it names none."""
     found = _UP_AXIS.search(data)
     return _AXES[found[1]] if found else "y"
+
+
+def unit_problem(data: bytes) -> str:
+    """What is wrong with the unit of a COLLADA file, which then counts as 1 m; empty for a valid one, or none."""
+    unit = _UNIT.search(data)
+    if unit is None or _metres(data) is not None:
+        return ""
+    found = shortened(unit[0].decode("utf-8", "replace"))
+    return f'found {found}, expected meter="NUMBER" above 0; its unit counts as 1 m (`scale` and `--scale` change it)'
+
+
+def _metres(data: bytes) -> float | None:
+    """Metres in the unit of a COLLADA file; None where it names none, or no number above 0."""
+    unit = _UNIT.search(data)
+    meter = unit and _METER.search(unit[0])
+    try:
+        value = float(meter[1]) if meter else 0.0
+    except ValueError:
+        return None
+    return value if 0.0 < value < math.inf else None
 
 
 def read_dae(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.ndarray, Surface | None]:
@@ -44,7 +66,7 @@ def read_dae(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.
         document = collada.Collada(io.BytesIO(data), ignore=[collada.common.DaeError])
         if document.scene is None:
             raise MeshError("has no scene, expected a COLLADA file with a visual scene")
-        found = _Reader(images).read(document)
+        found = _Reader(images, _metres(data) or 1.0).read(document)
     except (MemoryError, MeshError):
         raise
     except Exception as error:  # any exception of the parser on an invalid file
@@ -55,10 +77,10 @@ def read_dae(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.
 
 
 class _Reader:
-    """Collects the triangles of a document, and its materials."""
+    """Collects the triangles of a document, and its materials. `unit`: metres in the file's unit."""
 
-    def __init__(self, images: Images | None):
-        self._images = images
+    def __init__(self, images: Images | None, unit: float):
+        self._images, self._unit = images, unit
         self._rows: dict[Any, int] = {}
         self._materials: list[Material] = []
         self._textures: list[Texture] = []
@@ -66,7 +88,6 @@ class _Reader:
 
     def read(self, document: Any) -> tuple[np.ndarray, np.ndarray, Surface | None]:
         """Vertices, faces and surface of all geometries of the document's scene."""
-        unit = float(document.assetInfo.unitmeter or 1.0)
         vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
         looks: list[Corners] = []
         for geometry in document.scene.objects("geometry"):
@@ -79,7 +100,7 @@ class _Reader:
                     continue
                 if not 0 <= index.min() <= index.max() < len(points):
                     raise MeshError(f"has a face with vertex index {index.max()}, expected 0 to {len(points) - 1}")
-                vertices.append(points * unit)
+                vertices.append(points * self._unit)
                 faces.append(index + count)
                 count += len(points)
                 if self._images is not None:

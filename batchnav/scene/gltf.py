@@ -319,9 +319,10 @@ class _Document:
         self.meshes: dict[int, tuple[np.ndarray, np.ndarray, Corners | None]] = {}
         self.deformed = self.num_points = 0
         self.materials = None if images is None else GltfMaterials(self, images)
+        self.required = set(map(str, self._list("extensionsRequired")))
         for view in self.views:
             compression = next((name for name in _MESHOPT if name in view.get("extensions", {})), None)
-            if compression:
+            if compression and not self._has_fallback(view, compression):
                 raise MeshError(f"is compressed with {compression}, which cannot be decoded; save it uncompressed")
         unknown = [n for n in self._list("extensionsUsed") if n not in _READ and not _NO_GEOMETRY.match(str(n))]
         if unknown:
@@ -333,6 +334,18 @@ class _Document:
         if not isinstance(value, list):
             raise TypeError(f"{name} is not a list")
         return value
+
+    def _has_fallback(self, view: dict, compression: str) -> bool:
+        """True where a file with optional compression stores the uncompressed bytes of a buffer view too."""
+        buffers = self._list("buffers")
+        number = _index(view.get("buffer", 0), buffers)
+        marked = buffers[number].get("extensions", {}).get(compression, {}).get("fallback")
+        is_stored = "uri" in buffers[number] or (number == 0 and self.binary is not None)
+        return compression not in self.required and is_stored and not (marked and "uri" not in buffers[number])
+
+    def _is_stored(self, number: Any) -> bool:
+        """True where an accessor has values of its own, and not only those of a compressed primitive."""
+        return bool({"bufferView", "sparse"} & self.accessors[_index(number, self.accessors)].keys())
 
     def triangles(self) -> tuple[np.ndarray, np.ndarray, Surface | None]:
         """Vertices f64 [V, 3], faces i64 [F, 3] and surface of the whole scene, in its world frame."""
@@ -431,7 +444,8 @@ class _Document:
     def _primitive(self, primitive: dict) -> tuple[np.ndarray, np.ndarray, Any]:
         """Vertices, faces, and the decoded Draco primitive, if any."""
         draco = primitive.get("extensions", {}).get(_DRACO)
-        if draco is not None:
+        stored = [*primitive["attributes"].values(), *([primitive["indices"]] if "indices" in primitive else [])]
+        if draco is not None and (_DRACO in self.required or not all(map(self._is_stored, stored))):
             if importlib.util.find_spec("DracoPy") is None:
                 raise MeshError(
                     f"is compressed with {_DRACO}, which needs the package DracoPy; install it, or save uncompressed"

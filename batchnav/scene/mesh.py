@@ -16,7 +16,7 @@ import numpy as np
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import as_path, read_regular, replacing
-from batchnav.scene.dae import read_dae, up_axis
+from batchnav.scene.dae import read_dae, unit_problem, up_axis
 from batchnav.scene.formats import point_cloud_error, unsupported_format
 from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf
@@ -162,6 +162,8 @@ def _read(
         return *_read_stl(data), None
     images = None if appearance is None else Images(path, appearance)
     if suffix == ".dae":
+        if problem := unit_problem(data):
+            log.warning("%s: %s", path, problem)
         return read_dae(data, images)
     found = read_ply(data, images) if suffix == ".ply" else read_obj(data, images)
     if images is not None:

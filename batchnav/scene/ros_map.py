@@ -7,7 +7,8 @@ A map in memory has the values of nav_msgs/OccupancyGrid: 0 free, 100 occupied, 
     image           rows from the largest y down; colours are averaged. shade = pixel / 255, and the probability of
                     occupancy is 1 - shade, or shade where `negate` is set
     mode trinary    above occupied_thresh 100, below free_thresh 0, else -1; an alpha channel counts as a colour.
-                    In images of map_saver (pixels 0, 205 and 254) 205 is -1, whatever the threshold
+                    In images of map_saver (greys 0, 205, 254 and 255 only, of any image kind; their negatives where
+                    `negate` is set) 205 is -1, whatever the threshold, and alpha does not count if it is opaque
     mode scale      the same, but 0 to 100 in proportion between the thresholds; -1 where alpha is not opaque
     mode raw        pixels up to 100 are values, higher ones -1
     origin          pose of the lower left corner of the image; yaw turns the map to the left about that corner
@@ -119,11 +120,15 @@ def read_map(path: Path) -> RosMap:
         raise MeshError(f"field 'negate': found {shortened(negate)}, expected 0 or 1")
     inflated_by = _number({"inflated_by": 0.0, **data}, "inflated_by", 0.0, 1e4)
     pixels = _image(data, path)
+    unknown = _unknown(pixels, bool(negate)) if mode == "trinary" else None
+    if unknown is not None and pixels.shape[2] in (2, 4) and (pixels[..., -1] == 1.0).all():
+        pixels = pixels[..., :-1]
     cells = _cells(pixels, mode, bool(negate), occupied, free)
-    if mode == "trinary" and not negate and (lost := _unknown(pixels) & (cells == FREE)).any():
+    if unknown is not None and (lost := unknown & (cells == FREE)).any():
+        shade = 255 - _SHADES[UNKNOWN] if negate else _SHADES[UNKNOWN]
         log.warning(
             "%s: %d pixels of %d, map_saver's value for unknown cells, are below free_thresh %g; they count as "
-            "unknown, expected free_thresh %g", path, lost.sum(), _SHADES[UNKNOWN], free, _FREE_THRESH,
+            "unknown, expected free_thresh %g", path, lost.sum(), shade, free, _FREE_THRESH,
         )  # fmt: skip
         cells[lost] = UNKNOWN
     return RosMap(cells[::-1], resolution, origin, occupied, free, inflated_by)
@@ -226,12 +231,16 @@ def _open(data: bytes) -> np.ndarray:
     return pixels.reshape(*pixels.shape[:2], -1)
 
 
-def _unknown(pixels: np.ndarray) -> np.ndarray:
-    """bool [rows, columns]: unknown cells of an image that has only the pixels of map_saver; False in other images."""
-    if pixels.shape[2] > 1:
-        return np.zeros(pixels.shape[:2], bool)
-    shades = np.round(pixels[..., 0] * 255.0)
-    return (shades == _SHADES[UNKNOWN]) & bool(np.isin(shades, list(_SHADES.values())).all())
+def _unknown(pixels: np.ndarray, negate: bool) -> np.ndarray | None:
+    """bool [rows, columns]: unknown cells of an image that has only the greys of map_saver; None for other images.
+
+    Colours must be equal; 255, with which editors paint free space, is allowed; alpha does not count.
+    """
+    greys = np.round((pixels[..., :-1] if pixels.shape[2] in (2, 4) else pixels) * 255.0)
+    shades = 255.0 - greys if negate else greys
+    if not (shades == shades[..., :1]).all() or not np.isin(shades, [*_SHADES.values(), 255]).all():
+        return None
+    return shades[..., 0] == _SHADES[UNKNOWN]
 
 
 def _cells(pixels: np.ndarray, mode: str, negate: bool, occupied: float, free: float) -> np.ndarray:

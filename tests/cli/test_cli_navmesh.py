@@ -22,3 +22,11 @@ def test_navmesh_bake_info_and_view(run, tmp_path):
     ends = ("--start", -2, 0.2, 3, "--goal", 2, 0.2, -3)
     run("navmesh", "view", tmp_path / "floor.navmesh", "--out", tmp_path / "path.png", *ends)
     assert (tmp_path / "path.png").read_bytes() != (tmp_path / "floor.png").read_bytes()
+
+
+def test_a_radius_that_is_no_whole_number_of_cells_is_named(run, tmp_path):
+    floor, out = write_floor(tmp_path / "floor.ply"), tmp_path / "floor.navmesh"
+    note = "agent_radius 0.24 acts as 0.25 m"
+    assert note in run("navmesh", "bake", floor, "--agent-radius", "0.24")
+    assert note in " ".join(run("navmesh", "info", out).split()) and note in run("data", "validate", out)
+    assert "acts as" not in run("navmesh", "bake", floor, "--agent-radius", "0.25")

@@ -124,3 +124,13 @@ def test_the_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MeshError, match=r"a.dae: is a COLLADA file, which needs the package pycollada; install it"):
         load_mesh(tmp_path / "a.dae")
+
+
+@pytest.mark.parametrize("unit", ["0", "centimeter", "0,01", "-1", "nan", "inf", ""])
+def test_an_unknown_unit_is_named(tmp_path, caplog, unit):
+    (tmp_path / "a.dae").write_text(quad(unit=unit))
+    assert bounds(load_mesh(tmp_path / "a.dae")) == [[0, 0, 0], [2, 1, 0]]
+    assert f"a.dae: found \"<unit meter='{unit}'/>\", expected meter=" in caplog.text and "counts as 1 m" in caplog.text
+    caplog.clear()
+    (tmp_path / "b.dae").write_text(quad(unit="0.01"))
+    assert load_mesh(tmp_path / "b.dae").vertices.max() == pytest.approx(0.02) and not caplog.text

@@ -86,6 +86,24 @@ def test_meshopt_is_refused_by_name(tmp_path, name):
         load_mesh(path)
 
 
+@pytest.mark.parametrize("name", ["EXT_meshopt_compression", "KHR_draco_mesh_compression"])
+def test_a_file_with_optional_compression_is_read_uncompressed(monkeypatch, tmp_path, name):
+    """The views and accessors hold everything; no decoder is needed."""
+    monkeypatch.setattr(gltf.importlib.util, "find_spec", lambda name: None)
+    tree, data = triangle_tree()
+    tree["extensionsUsed"] = [name]
+    if name.startswith("EXT"):
+        for view in tree["bufferViews"]:
+            view["extensions"] = {name: {"buffer": 0, "byteOffset": 0, "byteLength": 4, "count": 1, "byteStride": 4}}
+    else:
+        primitive = tree["meshes"][0]["primitives"][0]
+        primitive["extensions"] = {name: {"bufferView": 0, "attributes": {"POSITION": 0}}}
+    assert len(load_mesh(written(tmp_path, "a.glb", glb(tree, data))).faces) == 1
+    tree["extensionsRequired"] = [name]
+    with pytest.raises(MeshError, match=f"is compressed with {name}"):
+        load_mesh(written(tmp_path, "a.glb", glb(tree, data)))
+
+
 def test_lists_strips_and_fans_beside_each_other(tmp_path):
     """Five corners of a pentagon: a list of one triangle, a strip and a fan of three each."""
     angle = np.arange(5) * 2 * np.pi / 5

@@ -89,6 +89,22 @@ def test_unknown_cells_of_map_saver_stay_unknown(tmp_path, caplog):
     assert read_map(write_yaml(tmp_path, [[254, 205, 1]], free_thresh=0.25)).cells.tolist() == [[0, 0, 100]]
 
 
+@pytest.mark.parametrize("negate", [0, 1])
+@pytest.mark.parametrize("mode", ["L", "RGB", "P", "LA", "RGBA", "I;16"])
+def test_unknown_cells_are_unknown_in_images_of_every_kind(tmp_path, mode, negate):
+    """Alpha counts as a colour in Nav2's rules, which lifts 205 above any threshold."""
+    shades = np.array([[254, 205, 0], [205, 254, 255]], np.uint8)
+    image = Image.fromarray(255 - shades if negate else shades)
+    if mode == "I;16":
+        image = Image.fromarray(np.asarray(image).astype(np.uint16) * 257)
+    else:
+        image = image.convert(mode)
+    image.save(tmp_path / "map.png")
+    for free in (0.196, 0.25):
+        path = write_yaml(tmp_path, None, image="map.png", negate=negate, free_thresh=free)
+        assert read_map(path).cells.tolist() == [[-1, 0, 0], [0, -1, 100]]
+
+
 def test_a_written_map_reads_back(tmp_path):
     cells = np.random.default_rng(0).choice(np.array([0, 100, -1], np.int8), (6, 11))
     grid = RosMap(cells, 0.05, (-3.25, 1.5, 0.7), inflated_by=0.18)

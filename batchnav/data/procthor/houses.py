@@ -1,8 +1,10 @@
 """ProcTHOR houses: furnished meshes from the houses' JSON and the sizes of their assets.
 
 The JSON has Unity's frame: left-handed, +Y up, metres, degrees clockwise from above. Mirroring z gives this project's
-frame. Walls have no thickness: the two rooms at a wall have one wall each, in the same place. A hole names both walls;
-its corners are metres along the first wall from that wall's first corner, and metres up. A closed door fills its hole;
+frame. Walls have no thickness: the two rooms at a wall have one wall each, in the same place. A hole names both walls,
+or one: then it goes through all walls in that place. Its corners are metres along the first wall from that wall's first
+corner, and metres up; houses of the older generator have a bounding box of them instead of a polygon. A closed door
+fills its hole;
 windows are panes. Each object is a box of its asset's size, centred at the object's position, since asset files are not
 part of the houses. Walls, floors and ceilings have the colours of their materials (data/procthor/appearance.py);
 objects have one colour per asset.
@@ -25,7 +27,9 @@ from batchnav.procedural.solids import Solids
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import TriangleMesh
 
-_EPSILON = 1e-6
+_EPSILON, _SAME_PLACE = 1e-6, 0.01
+"""Shortest length of a wall's piece; largest distance of two walls that stand in one place, metres."""
+_FIELDS = "rooms, walls, doors and objects"
 _MAX_DEPTH = 20
 """Largest nesting depth of objects that lie on objects."""
 _MOST_CORNERS, _MOST_HOLES = 500, 100
@@ -38,24 +42,33 @@ Quad = np.ndarray
 """Corners of a rectangle, f64 [4, 3]."""
 
 
-def read_houses(path: str | Path) -> list[dict]:
+def read_houses(path: str | Path) -> list[Any]:
     """The houses of a `.json` file (one house or a list) or a `.jsonl` file (one house per line); gzipped or not.
 
-    Raises MeshError for other contents.
+    `make_procthor_house` checks each. In the place of a line that is not JSON stands a text that says so. Raises
+    MeshError for files that hold no house.
     """
     path = Path(path)
-    try:
-        if ".jsonl" in path.suffixes:
-            houses = [json.loads(line) for line in read_text(path, MeshError).splitlines() if line.strip()]
-        else:
-            value = read_json(path, MeshError)
-            houses = value if isinstance(value, list) else [value]
-    except (ValueError, RecursionError) as error:
-        raise MeshError(f"{path}: does not hold JSON on every line ({error})") from error
-    for i, house in enumerate(houses):
-        if not isinstance(house, dict) or not {"rooms", "walls", "doors", "objects"} <= house.keys():
-            raise MeshError(f"{path}: house {i}: found {shortened(house)}, expected rooms, walls, doors and objects")
+    if ".jsonl" in path.suffixes:
+        houses = [_read_line(line) for line in read_text(path, MeshError).splitlines() if line.strip()]
+    else:
+        value = read_json(path, MeshError)
+        houses = value if isinstance(value, list) else [value]
+    if not any(map(_is_house, houses)):
+        found = shortened(houses[0]) if houses else "none"
+        raise MeshError(f"{path}: found {found}, expected houses with {_FIELDS}")
     return houses
+
+
+def _read_line(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return f"a line that is not JSON ({error})"
+
+
+def _is_house(value: Any) -> bool:
+    return isinstance(value, dict) and {"rooms", "walls"} <= value.keys()
 
 
 def read_sizes(path: str | Path) -> Sizes:
@@ -75,6 +88,8 @@ def make_procthor_house(house: dict, sizes: Sizes, name: str = "house") -> tuple
     Raises MeshError with `name` and the part where the JSON is not a house.
     """
     solids, materials = Solids(detail=1), HouseMaterials()
+    if not _is_house(house):
+        raise MeshError(f"{name}: found {shortened(house)}, expected {_FIELDS}")
     try:
         _add_walls(solids, materials, house)
         height = max(corner["y"] for wall in house["walls"] for corner in wall["polygon"])
@@ -82,11 +97,13 @@ def make_procthor_house(house: dict, sizes: Sizes, name: str = "house") -> tuple
         for room in house["rooms"]:
             outline = np.array([[corner["x"], corner["z"]] for corner in room["floorPolygon"]], np.float64)
             _add_floor_and_ceiling(solids, outline, height, materials.floor(room), ceiling)
-        unknown = _add_objects(solids, materials, house["objects"], sizes)
+        unknown = _add_objects(solids, materials, house.get("objects", []), sizes)
         vertices, faces = solids.arrays()
     except MeshError as error:
         raise MeshError(f"{name}: {error}") from error
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+    except KeyError as error:
+        raise MeshError(f"{name}: is not a ProcTHOR house (it lacks the field {error})") from error
+    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise MeshError(f"{name}: is not a ProcTHOR house ({type(error).__name__}: {error})") from error
     mirrored, turned = vertices * np.array([1.0, 1.0, -1.0], np.float32), faces[:, ::-1]
     surface = materials.surface(solids.record, mirrored, turned) if len(faces) else None
@@ -96,21 +113,42 @@ def make_procthor_house(house: dict, sizes: Sizes, name: str = "house") -> tuple
 def _add_walls(solids: Solids, materials: HouseMaterials, house: dict) -> None:
     walls = {wall["id"]: wall for wall in house["walls"]}
     holes: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-    for door in house["doors"]:
+    for number, door in enumerate(house.get("doors", [])):
         if door.get("openable") and not door.get("openness"):
             continue
-        first = _ends(walls[door["wall0"]])
-        low, high = (np.array([corner["x"], corner["y"]], np.float64) for corner in door["holePolygon"][:2])
+        named = [wall for wall in (door.get("wall0"), door.get("wall1")) if wall in walls]
+        if not named:
+            found = [door.get("wall0"), door.get("wall1")]
+            raise MeshError(f"door {number}: found walls {shortened(found)}, expected ids of the house's walls")
+        first = _ends(walls[named[0]])
         along = (first[1] - first[0]) / np.linalg.norm(first[1] - first[0])
-        corners = [first[0] + along * at[0] + np.array([0.0, at[1], 0.0]) for at in (low, high)]
-        for wall in (door["wall0"], door["wall1"]):
-            holes.setdefault(wall, []).append(tuple(corners))
+        low, high = (first[0] + along * at[0] + np.array([0.0, at[1], 0.0]) for at in _hole(door, number))
+        for wall in named if len(named) == 2 else [name for name in walls if _contains(walls[name], (low, high))]:
+            holes.setdefault(wall, []).append((low, high))
     for name, wall in walls.items():
         if not wall.get("empty"):  # an empty wall joins two rooms
             with solids.object("wall", "house"):
                 solids.material = materials.wall(wall)
                 for quad in _cut(wall, holes.get(name, [])):
                     solids.add(quad, np.array([[0, 2, 1], [0, 3, 2]]))  # faces the room, which lies to the right
+
+
+def _hole(door: dict, number: int) -> list[np.ndarray]:
+    """Two opposite corners of a door's hole: metres along its first wall, and metres up."""
+    box = door.get("boundingBox")
+    corners = door["holePolygon"][:2] if "holePolygon" in door else box and [box["min"], box["max"]]
+    if not corners or len(corners) != 2:
+        raise MeshError(f"door {number}: found no holePolygon of two corners and no boundingBox, expected one of them")
+    return [np.array([corner["x"], corner["y"]], np.float64) for corner in corners]
+
+
+def _contains(wall: dict, hole: tuple[np.ndarray, np.ndarray]) -> bool:
+    """True where a wall stands in the place of a hole."""
+    start, end = _ends(wall)
+    way = end - start
+    share = [float((corner - start) @ way / (way @ way)) for corner in hole]
+    off = [np.hypot(*(start + way * at - corner)[[0, 2]]) for at, corner in zip(share, hole, strict=True)]
+    return max(off) < _SAME_PLACE and min(share) < 1.0 and max(share) > 0.0
 
 
 def _ends(wall: dict) -> np.ndarray:

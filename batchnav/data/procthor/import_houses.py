@@ -19,7 +19,7 @@ _LISTED = 5
 
 
 class Missing(NamedTuple):
-    """Objects of ProcTHOR houses that are left out, since their sizes are unknown."""
+    """Houses that cannot be read, and objects of ProcTHOR houses that are left out, since their sizes are unknown."""
 
     assets: tuple[str, ...]
     """Ids of their assets, the most frequent first."""
@@ -27,9 +27,21 @@ class Missing(NamedTuple):
     """Number of objects that are left out."""
     num_all: int
     """Number of all objects."""
+    houses: tuple[str, ...] = ()
+    """Why houses are left out, one text each."""
+    num_houses: int = 0
+    """Number of all houses."""
 
     def __str__(self) -> str:
-        """One line; empty where no object is left out."""
+        """A line for houses and one for objects; empty where nothing is left out."""
+        return "\n".join(filter(None, (self._houses(), self._objects())))
+
+    def _houses(self) -> str:
+        if not self.houses:
+            return ""
+        return f"left out {len(self.houses)} of {self.num_houses} houses: {few(self.houses, _LISTED, '; ')}"
+
+    def _objects(self) -> str:
         if not self.assets:
             return ""
         left_out = f"{self.num_objects} of {self.num_all} objects ({self.num_objects / self.num_all:.0%})"
@@ -45,7 +57,8 @@ def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource]
         out: folder for the mesh files.
 
     Returns the scenes, and the objects of unknown size. Mesh files hold triangles only; surfaces are part of the
-    returned sources, and of the prepared scenes made from them. MeshError where there is no file of sizes.
+    returned sources, and of the prepared scenes made from them. A house that cannot be read is left out. MeshError
+    where none can, and where there is no file of sizes.
     """
     if not os.path.isfile(sizes):
         raise MeshError(
@@ -54,16 +67,23 @@ def import_houses(path: Path, sizes: Path, out: Path) -> tuple[list[SceneSource]
         )
     known, unknown, sources = read_sizes(sizes), set(), []
     assets: Counter[str] = Counter()
-    stem = path.name.partition(".")[0]
-    for i, house in enumerate(read_houses(path)):
+    stem, houses, bad = path.name.partition(".")[0], read_houses(path), []
+    for i, house in enumerate(houses):
         target = out / f"{stem}_{i:04d}.ply"
-        mesh, without = make_procthor_house(house, known, f"{path}: house {i}")
+        try:
+            mesh, without = make_procthor_house(house, known, f"house {i}")
+        except MeshError as error:
+            bad.append(str(error))
+            continue
         save_mesh(mesh, target)
         unknown.update(without)
-        assets.update(_assets(house["objects"]))
+        assets.update(_assets(house.get("objects", [])))
         sources.append(dataclasses.replace(mesh_source(target), surface=mesh.surface))
+    if not sources:
+        raise MeshError(f"{path}: found no usable house of {len(houses)}: {few(bad, _LISTED, '; ')}")
     missing = tuple(asset for asset, _ in assets.most_common() if asset in unknown)
-    return sources, Missing(missing, sum(assets[asset] for asset in missing), assets.total())
+    left_out = sum(assets[asset] for asset in missing)
+    return sources, Missing(missing, left_out, assets.total(), tuple(bad), len(houses))
 
 
 def _assets(objects: list[dict]) -> Iterator[str]:

@@ -12,29 +12,38 @@ The annotation file lies in the folder of the mesh file, unless a stage config n
   (object, region, category); rows that begin with C are categories (category, number and name in the full list, number
   and name in mpcat40).
 
-Objects without an annotation have no category. The ids are in another mesh file than the colours (Replica's has both);
-`semantic_file` finds it.
+Objects without an annotation have no category; triangles of black or of an unlisted colour have no object. A warning
+counts unlisted colours and ids, and names rows that contradict each other, of which the last counts. The ids are in
+another mesh file than the colours (Replica's has both); `semantic_file` finds it.
 """
 
 from __future__ import annotations
 
 import csv
+import logging
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from batchnav.data.files import read_json, read_text
-from batchnav.errors import MeshError, shortened
+from batchnav.errors import MeshError, few, shortened
+from batchnav.runtime.console.announce import number_of
 from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
 from batchnav.scene.id_tiles import TileMaker, wrapped_texels
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.surface import PLAIN
 from batchnav.types import Surface, TriangleMesh
 
+log = logging.getLogger(__name__)
+
 _HM3D_HEADER = "HM3D Semantic Annotations"
 _HM3D_ROW = 'id,RRGGBB,"category",region'
+_UNPAINTED = 0
+"""Colour of surfaces without an object."""
 _COLORED, _WITH_IDS = ".semantic.glb", "_semantic.ply"
 FULL_SIZE = AppearanceConfig(largest_texture=16384)
 """Settings for reading mesh files with ids: large textures are not reduced, since that mixes the colours of objects."""
@@ -96,6 +105,8 @@ def annotate(mesh: TriangleMesh, path: Path, file: Path | None = None) -> Triang
         keys = np.array(sorted(ids), np.int64)
         at = np.minimum(np.searchsorted(keys, found), len(keys) - 1)
         _refuse_lossy(path, found[keys[at] != found], len(found), keys)
+        painted = found[(keys[at] != found) & (found != _UNPAINTED)]
+        _warn_unlisted(file, "colours", [f"{key:06X}" for key in painted.tolist()], len(found))
         numbers = np.array([ids[key] for key in keys.tolist()], np.int32)
         object_id = np.where(keys[at] == found, numbers[at], 0).astype(np.int32)
         surface = _with_categories(surface._replace(object_id=object_id), object_id, names)
@@ -103,7 +114,34 @@ def annotate(mesh: TriangleMesh, path: Path, file: Path | None = None) -> Triang
     if surface.object_id is None:
         return mesh
     names = _read_house(file) if file.suffix == ".house" else _read_objects(file)
+    unlisted = surface.object_id[(surface.object_id > 0) & ~np.isin(surface.object_id, list(names))]
+    _warn_unlisted(file, "object ids", unlisted.tolist(), len(surface.object_id))
     return mesh._replace(surface=_with_categories(surface, surface.object_id, names))
+
+
+def _warn_unlisted(file: Path, what: str, unlisted: Sequence[object], num_triangles: int) -> None:
+    """Warn about triangles whose colour or object id has no row. `unlisted`: that of each such triangle."""
+    if unlisted:
+        most = [f"{name} ({number_of(count, 'triangle')})" for name, count in Counter(unlisted).most_common()]
+        log.warning(
+            "%s: %d of %d triangles have %s without a row, which belong to no object: %s",
+            file, len(unlisted), num_triangles, what, few(most),
+        )  # fmt: skip
+
+
+def _without_repeats(file: Path, what: str, pairs: Iterable[tuple[int, Any]], show: str = "d") -> dict[int, Any]:
+    """Values by key; the last counts. Warns about keys with several values. `show`: format of a key."""
+    found: dict[int, Any] = {}
+    repeated: dict[int, list[str]] = {}
+    for key, value in pairs:
+        if found.get(key, value) != value:
+            repeated.setdefault(key, [repr(found[key])]).append(repr(value))
+        found[key] = value
+    if repeated:
+        lines = [f"{key:{show}}: {' and '.join(values)}" for key, values in repeated.items()]
+        number, listed = number_of(len(repeated), what), few(lines, separator="; ")
+        log.warning("%s: several rows, of which the last counts, for %s: %s", file, number, listed)
+    return found
 
 
 def ids_only(mesh: TriangleMesh) -> TriangleMesh:
@@ -212,7 +250,8 @@ def _read_hm3d(path: Path) -> tuple[dict[int, int], dict[int, str]]:
         raise MeshError(
             f"{path}: found {shortened(lines[0] if lines else '')}, expected {_HM3D_HEADER!r} in the first line"
         )
-    ids, names = {}, {}
+    colors: list[tuple[int, int]] = []
+    categories: list[tuple[int, str]] = []
     try:
         rows = list(csv.reader(lines[1:]))
     except csv.Error as error:
@@ -224,12 +263,13 @@ def _read_hm3d(path: Path) -> tuple[dict[int, int], dict[int, str]]:
             object_id, color = int(row[0]), int(row[1], 16)
             if not (0 <= object_id < 2**31 and 0 <= color < 2**24):
                 raise ValueError
-            ids[color], names[object_id] = object_id, row[2].strip()
+            categories.append((object_id, row[2].strip()))
+            colors.append((color, object_id))
         except (ValueError, IndexError) as error:
             raise MeshError(f"{path}: line {number}: found {shortened(','.join(row))}, expected {_HM3D_ROW}") from error
-    if not ids:
+    if not colors:
         raise MeshError(f"{path}: found no objects, expected at least one row")
-    return ids, names
+    return _without_repeats(path, "colour", colors, "06X"), _without_repeats(path, "object id", categories)
 
 
 def _read_objects(path: Path) -> dict[int, str]:
@@ -241,21 +281,24 @@ def _read_objects(path: Path) -> dict[int, str]:
         isinstance(row, dict) and isinstance(row.get("id"), int) and isinstance(row.get(field), str) for row in rows
     ):
         raise MeshError(f"{path}: field 'objects': found {shortened(rows)}, expected objects with id and {field}")
-    return {row["id"]: row[field] for row in rows}
+    return _without_repeats(path, "object id", ((row["id"], row[field]) for row in rows))
 
 
 def _read_house(path: Path) -> dict[int, str]:
     """Matterport3D: mpcat40 names by object id."""
-    category_of, names = {}, {}
+    category_of: list[tuple[int, int]] = []
+    names: list[tuple[int, str]] = []
     for number, line in enumerate(read_text(path, MeshError).splitlines(), 1):
         words = line.split()
         try:
             if words[:1] == ["O"]:
-                category_of[int(words[1])] = int(words[3])
+                category_of.append((int(words[1]), int(words[3])))
             elif words[:1] == ["C"]:
-                names[int(words[1])] = words[5]
+                names.append((int(words[1]), words[5]))
         except (ValueError, IndexError) as error:
             raise MeshError(
                 f"{path}: line {number}: found {shortened(line)}, expected an object or a category"
             ) from error
-    return {object_id: names.get(category, "") for object_id, category in category_of.items()}
+    name_of = _without_repeats(path, "category", names)
+    found = _without_repeats(path, "object id", category_of)
+    return {object_id: name_of.get(category, "") for object_id, category in found.items()}

@@ -81,6 +81,8 @@ class Asset:
     """Orientation of the mesh file with the ids; None: `frame`."""
     descriptor: Path | None = None
     """Annotation file; None: the one that belongs to the mesh file with the ids by name."""
+    guessed: bool = False
+    """True where `frame` is that of the dataset's layout, and neither a config nor a user states it."""
 
     @property
     def of_ids(self) -> Asset:

@@ -1,8 +1,10 @@
 """Checks of a mesh's orientation: the axis that points up, and the winding of its triangles.
 
-Level triangles show both. In an upright room, the floor faces up, the ceiling faces down, and furniture stands on the
-floor. In a room that is upside down, furniture hangs from the ceiling, below head height. Floor and ceiling look away
-from a room with reversed windings.
+Objects rest on something: in a mesh of separate objects, the axis along which most of them do points up, whatever the
+shape of the room. In meshes without separate objects (scans), level triangles show it: in an upright room, the floor
+faces up, the ceiling faces down, and furniture stands on the floor; in a room that is upside down, furniture hangs from
+the ceiling, below head height. A storey on its side is as wide as a storey is high. Floor and ceiling look away from a
+room with reversed windings. Where signs disagree, no axis is named.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from batchnav.data.scenes.asset import Frame, axis_of
 from batchnav.scene.frames import Up, rotation_of
 from batchnav.types import TriangleMesh
 
+_AXES: tuple[Up, ...] = ("y", "-y", "x", "-x", "z", "-z")
 _FACING = 0.9
 """Smallest cosine between a triangle's normal and an axis for a triangle that faces along the axis."""
 _LAYER, _MAX_LAYERS = 0.1, 10_000
@@ -39,6 +44,17 @@ _THING, _STOREY = 0.3, 1.5
 _MORE, _HANGING, _INDOORS = 1.5, 0.08, 0.25
 """In rooms that are upside down: smallest ratio of hanging things to standing ones, smallest share of free spaces with
 hanging things, and smallest share of the footprint with free spaces."""
+
+_MOST_FACES, _MOST_OBJECTS, _FEWEST_OBJECTS = 400_000, 200, 4
+"""Largest number of triangles of a mesh whose objects are looked for, and numbers of objects that are compared."""
+_SMALLEST, _LARGEST, _TOUCH, _SPANS = 0.1, 4.0, 0.015, 0.8
+"""Range of an object's longest side, and largest gap between an object and the surface that it rests on, metres; share
+of the mesh's extent that an object does not span along two axes."""
+_RESTS, _CLEARER, _CLEAR_OF_FEW = 0.5, 0.2, 0.65
+"""Smallest share of objects that rest on something along the axis that points up, and by how much it is larger than
+along other axes, also with fewer objects than `_FEWEST_OBJECTS`."""
+_STOREY_HEIGHT, _TALL = (2.0, 4.5), 5.0
+"""Range of the height of a storey, and height above which a mesh as narrow as that may lie on its side, metres."""
 
 
 class _Columns(NamedTuple):
@@ -109,20 +125,101 @@ def mesh_warnings(mesh: TriangleMesh, name: str, frame: Frame | None = None) -> 
         name: start of the warning.
         frame: frame of the mesh file, which tells the axis of the file that points up; None for unknown.
     """
+    corners, normal, level = _triangles(mesh)
+    up, fact = _problem(mesh, corners, normal, level)
+    if not fact:
+        yield from _check_winding(level, name)
+        return
+    axis = "" if frame is None or up is None else _axis_in_file(up, frame)
+    option, value = (axis, repr(axis)) if axis else ("AXIS", "...")
+    yield f"{name}: {fact}: is +Y up? `batchnav data import --up {option}` and `load_scene(up={value})` turn it"
+
+
+def orientation_problem(mesh: TriangleMesh) -> str:
+    """Why +Y does not seem to point up in a mesh; empty where it may."""
+    return _problem(mesh, *_triangles(mesh))[1]
+
+
+def _triangles(mesh: TriangleMesh) -> tuple[np.ndarray, np.ndarray, _Level]:
+    """Corners f32 [F, 3, 3], metres, normals f64 [F, 3], twice as long as the area, and the level triangles."""
     corners = mesh.vertices[mesh.faces]
     a, b, c = (corners[:, k].astype(np.float64) for k in range(3))
     normal = np.cross(b - a, c - a)
-    level = _Level.of(corners, normal)
-    if found := _sideways(corners, normal):  # then it is unknown which faces look up
-        up, fact = found
-    elif fact := _upside_down(corners, level):
-        up = "-y"
-    else:
-        yield from _check_winding(level, name)
-        return
-    axis = "" if frame is None else _axis_in_file(up, frame)
-    option, value = (axis, repr(axis)) if axis else ("AXIS", "...")
-    yield f"{name}: {fact}: is +Y up? `batchnav data import --up {option}` and `load_scene(up={value})` turn it"
+    return corners, normal, _Level.of(corners, normal)
+
+
+def _problem(mesh: TriangleMesh, corners: np.ndarray, normal: np.ndarray, level: _Level) -> tuple[Up | None, str]:
+    """The axis that seems to point up, None where several may, and why it is not +Y; "" where it may be."""
+    found = _by_objects(mesh, corners, normal)  # on a side it is unknown which faces look up
+    if found is None:
+        found = _sideways(corners, normal) or ("-y", _upside_down(corners, level))
+    return found
+
+
+def _by_objects(mesh: TriangleMesh, corners: np.ndarray, normal: np.ndarray) -> tuple[Up | None, str] | None:
+    """The axis along which objects rest on others, and why; "" as reason where it may be +Y; None where they do not show it.
+
+    The axis is None where several are as likely.
+    """
+    objects = _objects_of(mesh)
+    if len(objects) < 2:
+        return None
+    rests = {up: _resting(corners @ rotation_of(up).T, normal @ rotation_of(up).T, objects) for up in _AXES}
+    first, second = sorted(rests, key=rests.__getitem__, reverse=True)[:2]
+    share, best = rests["y"], rests[first]
+    is_few = len(objects) < _FEWEST_OBJECTS
+    if best < _RESTS:
+        return None
+    if share >= best - _CLEARER or (is_few and share > best - _CLEAR_OF_FEW):
+        return "y", ""
+    fact = f"{share:.0%} of its {len(objects)} objects rest on a surface below them"
+    if rests[second] > best - _CLEARER or is_few:
+        return None, f"{fact}, {best:.0%} if another axis points up"
+    return first, f"{fact}, {best:.0%} if it is turned"
+
+
+def _objects_of(mesh: TriangleMesh) -> list[np.ndarray]:
+    """Triangles i64 [K] of connected parts of the mesh, of an object's size; at most `_MOST_OBJECTS` of them."""
+    if len(mesh.faces) > _MOST_FACES:
+        return []
+    _, place = np.unique(mesh.vertices, axis=0, return_inverse=True)
+    faces = place.reshape(-1)[mesh.faces]
+    ends = faces[:, [0, 0]].ravel(), faces[:, [1, 2]].ravel()
+    links = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(len(mesh.vertices),) * 2)
+    part = connected_components(links, directed=False)[1][faces[:, 0]]
+    order = np.argsort(part, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(part[order])) + 1)
+    extents = [np.ptp(mesh.vertices[mesh.faces[each]], axis=(0, 1)) for each in parts]
+    spanned = _SPANS * np.ptp(mesh.vertices[mesh.faces], axis=(0, 1))  # walls and floors span the mesh along two axes
+    sized = [
+        each
+        for each, extent in zip(parts, extents, strict=True)
+        if _SMALLEST < extent.max() < _LARGEST and (extent > spanned).sum() < 2
+    ]
+    return sized[:: -(-len(sized) // _MOST_OBJECTS)] if sized else []
+
+
+def _resting(corners: np.ndarray, normal: np.ndarray, objects: list[np.ndarray]) -> float:
+    """Share of objects that touch a level triangle of another one below them.
+
+    Args:
+        corners: [F, 3, 3], metres, +Y up.
+        normal: f64 [F, 3].
+        objects: triangles of each object.
+    """
+    level = np.flatnonzero(np.abs(normal[:, 1]) > _LEVEL * np.linalg.norm(normal, axis=1))
+    height = corners[level][:, :, 1].mean(1)
+    order = np.argsort(height)
+    level, height = level[order], height[order]
+    low, high = corners[level][:, :, [0, 2]].min(1), corners[level][:, :, [0, 2]].max(1)
+    count = 0
+    for triangles in objects:
+        own = corners[triangles].reshape(-1, 3)
+        begin, end = np.searchsorted(height, own[:, 1].min() + np.array([-_TOUCH, _TOUCH]))
+        middle = (own.min(0) + own.max(0))[[0, 2]] / 2
+        below = (low[begin:end] < middle).all(1) & (high[begin:end] > middle).all(1)
+        count += bool(np.isin(level[begin:end][below], triangles, invert=True).any())
+    return count / len(objects)
 
 
 def _axis_in_file(up: Up, frame: Frame) -> str:
@@ -131,19 +228,26 @@ def _axis_in_file(up: Up, frame: Frame) -> str:
     return axis_of(Frame((x, y, z)))
 
 
-def _sideways(corners: np.ndarray, normal: np.ndarray) -> tuple[Up, str] | None:
-    """The axis that points up, and why, if it is horizontal: the largest surfaces of a tall mesh are upright."""
+def _sideways(corners: np.ndarray, normal: np.ndarray) -> tuple[Up | None, str] | None:
+    """The axis that points up, and why, if it is horizontal: a tall mesh as narrow as a storey is high.
+
+    The axis is None where the mesh is narrow along both horizontal axes, or no furniture stands.
+    """
     extent, length = np.ptp(corners.reshape(-1, 3), axis=0), np.linalg.norm(normal, axis=1)
     area = [
         _surface(corners[faces, :, axis].mean(1), length[faces] / 2)
         for axis, faces in enumerate((np.abs(normal) > _FACING * length[:, None]).T)
     ]
-    if extent[1] <= min(extent[0], extent[2]) or area[1] >= max(area[0], area[2]):
+    narrow, (low, high) = min(extent[0], extent[2]), _STOREY_HEIGHT
+    if not low <= narrow <= high or extent[1] < _TALL or area[1] >= max(area[0], area[2]):
         return None
     axes: tuple[Up, Up] = ("x", "-x") if area[0] > area[2] else ("z", "-z")
     turn = rotation_of(axes[0]).T
     upright = corners @ turn
-    up = axes[bool(_upside_down(upright, _Level.of(upright, normal @ turn)))]
+    level = _Level.of(upright, normal @ turn)
+    up: Up | None = axes[bool(_upside_down(upright, level))]
+    if max(extent[0], extent[2]) < _TALL or max(level.columns.standing, level.columns.hanging) < _HANGING:
+        up = None
     size = f"{extent[0]:.3g} x {extent[2]:.3g} m wide and {extent[1]:.3g} m tall"
     return up, f"is {size}, and its largest surfaces face sideways"
 

@@ -74,6 +74,8 @@ def check_navmesh(navmesh: NavMesh, name: str) -> Iterator[Finding]:
     elif radii.max() < SMALL_ISLAND:
         largest = f"its largest island has a radius of {radii.max():.2f} m"
         yield Finding("error", f"{name}: {largest}, expected {SMALL_ISLAND:g} or more, else no episode can be sampled")
+    if navmesh.settings and (note := navmesh.settings.radius_note):
+        yield Finding("note", f"{name}: {note}")
     if (farthest := float(abs(navmesh.bounds).max())) > FAR:
         yield Finding(
             "warning", f"{name}: has coordinates up to {farthest:.9g} m, where float32 is too coarse for paths, "

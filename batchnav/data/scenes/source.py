@@ -22,7 +22,7 @@ from batchnav.data.scenes.annotations import (
 from batchnav.data.scenes.asset import Asset, Frame, Part, asset_of, frame_of, stage_frame
 from batchnav.data.scenes.checks import check_fit
 from batchnav.data.scenes.islands import check_rule, describe_islands, keep_islands
-from batchnav.data.scenes.orientation import mesh_warnings
+from batchnav.data.scenes.orientation import mesh_warnings, orientation_problem
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
@@ -104,7 +104,22 @@ class SceneSource:
             parts = [part.labelled(mesh) for part, mesh in zip(self.parts, parts, strict=True)]
             if self.surface is not None:
                 parts = [mesh._replace(surface=self.surface) for mesh in parts]
-        return merge_meshes(parts, self.name)
+        mesh = merge_meshes(parts, self.name)
+        self._check_guess(mesh)
+        return mesh
+
+    def _check_guess(self, mesh: TriangleMesh) -> None:
+        """MeshError where the layout of a dataset says that a mesh file is +Z up, and the mesh that it is +Y up."""
+        if len(self.parts) > 1 or not self.parts[0].asset.guessed:
+            return
+        path, frame = self.parts[0].asset.path, self.parts[0].asset.frame
+        stored = mesh._replace(vertices=mesh.vertices @ frame.rotation.astype(np.float32))
+        if orientation_problem(mesh) and not orientation_problem(stored):
+            raise MeshError(
+                f"{path}: found a mesh that looks +Y up in a folder {SCENES_DIR.name}, whose .glb files are +Z up "
+                "(Gibson, MP3D, HM3D), expected one of them: name the axis with `--up y` (`load_scene(up='y')`) or "
+                f"`--up z`, or state it in {path.stem}{STAGE_CONFIG}"
+            )
 
     def load_semantic_mesh(self, appearance: AppearanceConfig | bool = True) -> TriangleMesh | None:
         """The mesh with the ids, without colours; None where it is that of `load_mesh`, or `appearance` has no ids."""
@@ -190,7 +205,11 @@ class SceneSource:
             asset = parts[0].asset
             x, y, z = asset.scale
             asset = replace(
-                asset, frame=frame or asset.frame, scale=(scale * x, scale * y, scale * z), flip=flip != asset.flip
+                asset,
+                frame=frame or asset.frame,
+                guessed=asset.guessed and frame is None,
+                scale=(scale * x, scale * y, scale * z),
+                flip=flip != asset.flip,
             )
             parts = (parts[0]._replace(asset=asset),)
         return replace(self, parts=parts, two_sided=two_sided, islands=islands)
@@ -225,7 +244,9 @@ def stage_source(path: Path, name: str | None = None) -> SceneSource:
     `.glb` is +Z up, as in Gibson, MP3D and HM3D.
     """
     config = path.with_suffix(STAGE_CONFIG)
-    asset = read_asset(config) if config.is_file() else Asset(path, stage_frame(path), semantic=semantic_file(path))
+    frame = stage_frame(path)
+    guess = Asset(path, frame, semantic=semantic_file(path), guessed=frame != Frame())
+    asset = read_asset(config) if config.is_file() else guess
     return SceneSource(name or scene_id_of(path), (Part(asset),), _existing(path.with_suffix(".navmesh")))
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from batchnav.data.procthor.houses import make_procthor_house, read_houses, read_sizes, triangulate
+from batchnav.data.procthor.import_houses import import_houses
 from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.scene.mesh import load_mesh
@@ -76,6 +77,31 @@ def test_closed_doors_and_rooms_that_are_one():
     walls = [{**w, "empty": True} if w["id"].startswith("between") else w for w in house()["walls"]]
     one_room, _ = make_procthor_house(house(walls=walls, doors=[]), SIZES)
     assert not crosses(one_room, (3.5, 1.0, -0.5), (4.5, 1.0, -0.5))
+
+
+def test_houses_of_the_older_generator():
+    """A bounding box instead of a polygon, and no objects; a door that names one wall goes through both."""
+    (door,) = house()["doors"]
+    hole = {"boundingBox": {"min": {"x": 1.0, "y": 0, "z": 0}, "max": {"x": 2.0, "y": 2.0, "z": 0.1}}}
+    older = {key: value for key, value in door.items() if key != "holePolygon"} | hole
+    for doors in ([older], [{**door, "wall1": None}], [{**door, "wall1": "wall|exterior"}], [{**older, "wall0": ""}]):
+        mesh, _ = make_procthor_house({"rooms": house()["rooms"], "walls": house()["walls"], "doors": doors}, SIZES)
+        assert not crosses(mesh, (3.5, 1.0, -1.5), (4.5, 1.0, -1.5)), doors
+        assert crosses(mesh, (3.5, 1.0, -0.5), (4.5, 1.0, -0.5))
+    with pytest.raises(MeshError, match=r"mine: door 0: found walls \['nowhere', None\], expected ids of the house's"):
+        make_procthor_house(house(doors=[{"wall0": "nowhere"}]), SIZES, "mine")
+    with pytest.raises(MeshError, match=r"mine: is not a ProcTHOR house \(it lacks the field 'assetId'\)"):
+        make_procthor_house(house(objects=[{}]), SIZES, "mine")
+
+
+def test_a_bad_house_is_left_out_by_name(tmp_path, capsys):
+    good = json.dumps(house())
+    (tmp_path / "h.jsonl").write_text(f"{good}\n{{\n{good}\n{json.dumps(house(objects=[{}]))}\n[]\n")
+    (tmp_path / "asset_bbox.json").write_text(json.dumps(SIZES))
+    sources, left_out = import_houses(tmp_path / "h.jsonl", tmp_path / "asset_bbox.json", tmp_path / "out")
+    assert [source.parts[0].asset.path.name for source in sources] == ["h_0000.ply", "h_0002.ply"]
+    assert str(left_out).startswith("left out 3 of 5 houses: house 1: found 'a line that is not JSON")
+    assert "house 3: is not a ProcTHOR house (it lacks the field 'assetId')" in str(left_out)
 
 
 def test_furniture_is_sized_turned_and_mirrored():
@@ -216,7 +242,6 @@ def test_categories_of_assets(asset, category):
 
 
 def test_imported_houses_keep_their_colours(tmp_path):
-    from batchnav.data.procthor.import_houses import import_houses
     from batchnav.data.scenes.load import load_scene
     from batchnav.data.scenes.prepare import prepare
 

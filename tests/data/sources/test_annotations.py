@@ -162,3 +162,25 @@ def test_without_annotations_a_mesh_is_what_it_was(tmp_path):
     path = write_ply(tmp_path / "mesh.ply")
     assert annotation_file(path) is None
     assert load(path).surface.category is None
+
+
+def test_rows_that_contradict_each_other_and_ids_without_a_row_are_named(tmp_path, caplog):
+    path = write_ply(tmp_path / "Adrian_semantic.ply")
+    rows = [(3, "floor"), (3, "oven"), (9, "lamp"), (9, "lamp")]
+    objects = [{"id": number, "class_": name} for number, name in rows]
+    (tmp_path / "Adrian.scn").write_text(json.dumps({"objects": objects}))
+    assert by_thing(load(path))[0] == {0: "", 3: "oven", 5: ""}
+    assert "Adrian.scn: several rows, of which the last counts, for 1 object id: 3: 'floor' and 'oven'" in caplog.text
+    assert "3 of 5 triangles have object ids without a row, which belong to no object: 5 (3 triangles)" in caplog.text
+
+
+def test_colours_of_two_objects_and_colours_without_a_row_are_named(tmp_path, caplog):
+    path, rows = write_hm3d(tmp_path), tmp_path / "TEEsavR23oF.semantic.txt"
+    rows.write_text(_HEADER + '1,FF0000,"door",0\n2,FF0000,"chair",0\n3,000AC8,"bed",0\n')
+    load(path)
+    assert f"{rows}: several rows, of which the last counts, for 1 colour: FF0000: 1 and 2" in caplog.text
+    assert "1 of 3 triangles have colours without a row, which belong to no object: 090909 (1 triangle)" in caplog.text
+    caplog.clear()
+    rows.write_text(_HEADER + '1,FF0000,"door",0\n3,000AC8,"bed",0\n4,090909,"lamp",0\n')
+    load(path)
+    assert "row" not in caplog.text
