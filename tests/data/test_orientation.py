@@ -85,7 +85,7 @@ def furnished_room(shape, solid, seed):
 
 
 def test_the_axis_of_forty_furnished_rooms_is_never_wrong():
-    """No room that stands is doubted, and no wrong axis is named; of rooms on a side, a few of two objects are silent."""
+    """No room that stands is doubted, and no wrong axis is named; of rooms on a side, few of two objects are silent."""
     silent = named = 0
     for seed, (shape, solid) in enumerate(itertools.product(SHAPES, (True, False))):
         mesh = furnished_room(shape, solid, seed)

@@ -1,8 +1,10 @@
 """The run folder: refused configurations, repaired files, detected damage."""
 
+import io
 import json
 import os
 import random
+import zipfile
 
 import pytest
 import torch
@@ -74,6 +76,18 @@ def test_resume_drops_rows_after_the_state(out, run):
 
 def test_torch_reads_a_state_with_a_checksum(out):
     assert same(torch.load(out / "resume.pt", weights_only=True)["learner"], learner_state(20))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9, 5e9])
+def test_a_state_is_saved_whatever_the_clock_says(tmp_path, monkeypatch, seconds):
+    """ZIP archives hold dates from 1980 to 2107; robots without a clock battery start in 1970."""
+    state, file = {"learner": learner_state(20)}, ResumeFile(tmp_path / "resume.pt")
+    monkeypatch.setattr("time.time", lambda: seconds)
+    file.save(state)
+    file.close()
+    assert same(file.load()["learner"], state["learner"])
+    data = (tmp_path / "resume.pt").read_bytes()
+    assert zipfile.ZipFile(io.BytesIO(data)).infolist()[0].date_time == (1980, 1, 1, 0, 0, 0)
 
 
 def test_a_state_without_a_checksum_is_refused(out, run):

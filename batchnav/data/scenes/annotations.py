@@ -31,7 +31,7 @@ import numpy as np
 
 from batchnav.data.files import read_json, read_text
 from batchnav.errors import MeshError, few, shortened
-from batchnav.runtime.console.announce import number_of
+from batchnav.runtime.console import number_of
 from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
 from batchnav.scene.id_tiles import TileMaker, wrapped_texels
 from batchnav.scene.images import AppearanceConfig

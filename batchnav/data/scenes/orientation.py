@@ -157,7 +157,7 @@ def _problem(mesh: TriangleMesh, corners: np.ndarray, normal: np.ndarray, level:
 
 
 def _by_objects(mesh: TriangleMesh, corners: np.ndarray, normal: np.ndarray) -> tuple[Up | None, str] | None:
-    """The axis along which objects rest on others, and why; "" as reason where it may be +Y; None where they do not show it.
+    """The axis along which objects rest on others, and why; "" as reason for +Y; None where they do not show it.
 
     The axis is None where several are as likely.
     """
