@@ -9,7 +9,6 @@ import zipfile
 import pytest
 import torch
 import yaml
-from batchnav.training.resume_file import ResumeFile
 from gymnasium import spaces
 from networks import policy_config
 from small_runs import make_run
@@ -18,7 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, DivergenceError
 from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.training.curves import rows_until
-from batchnav.training.folder import RunFolder
+from batchnav.training.folder import ResumeFile, RunFolder
 from batchnav.training.loop import check_finite
 
 
