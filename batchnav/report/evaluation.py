@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from batchnav.evaluation.run import Evaluation, Played
 from batchnav.evaluation.trajectories import Trajectory
 from batchnav.observation import Spec
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words, load_metrics
-from batchnav.report.page import as_yaml, command, now, render
+from batchnav.report.page import as_yaml, command, now, render, script_json
 from batchnav.report.results import commit, versions
 from batchnav.runtime.device import machine
 from batchnav.runtime.files import read_text, replacing
@@ -274,7 +273,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         rows=rows, total=len(evaluation.episodes), goals=has_goals(played[0]),
         mapped=next((name for name, each in agents.items() if each.player.env_config.has_map), None),
         succeeds=_success(task.metric_specs) is not None,
-        data=json.dumps(_page_data(evaluation, played, rows, films), separators=(",", ":")).replace("</", "<\\/"),
+        data=script_json(_page_data(evaluation, played, rows, films)),
     )  # fmt: skip
     page = Path(folder) / PAGE
     with replacing(page, BatchnavError) as part:

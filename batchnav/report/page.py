@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import json
 import logging
 import sys
 import time
@@ -39,6 +40,12 @@ def _templates() -> jinja2.Environment:
 def render(template: str, **values: Any) -> str:
     """Render a template of the package, such as "report/pages/run.html"."""
     return _templates().get_template(template).render(**values)
+
+
+def script_json(data: Any) -> str:
+    """JSON that can stand in a page's script element: no text of it ends the element or opens a comment."""
+    text = json.dumps(data, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def command() -> str:

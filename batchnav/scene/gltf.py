@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchnav.errors import MeshError
+from batchnav.errors import MeshError, printable, shortened
 from batchnav.runtime.files import read_named_file
 from batchnav.scene.formats import point_cloud_error
 from batchnav.scene.images import AppearanceConfig, Images
@@ -326,8 +326,9 @@ class _Document:
                 raise MeshError(f"is compressed with {compression}, which cannot be decoded; save it uncompressed")
         unknown = [n for n in self._list("extensionsUsed") if n not in _READ and not _NO_GEOMETRY.match(str(n))]
         if unknown:
-            warnings.warn(f"{path}: uses glTF extensions that are not read: {', '.join(map(str, unknown[:5]))}; its "
-                          "geometry may differ", stacklevel=2)  # fmt: skip
+            named = ", ".join(printable(shortened(str(name))) for name in unknown[:5])
+            warnings.warn(f"{path}: uses glTF extensions that are not read: {named}; its geometry may differ",
+                          stacklevel=2)  # fmt: skip
 
     def _list(self, name: str) -> list:
         value = self.tree.get(name, [])

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from batchnav.config import bounded
-from batchnav.errors import MeshError, few
+from batchnav.errors import MeshError, few, printable
 from batchnav.runtime.files import read_named_file
 from batchnav.scene.textures import halved
 
@@ -66,11 +66,12 @@ class Images:
     def warn(self) -> None:
         """Issue warnings for the recorded problems."""
         if self._problems:
-            warnings.warn(f"{self.path}: some parts of the appearance cannot be read and are ignored: "
-                          f"{few(list(self._problems), separator='; ')}", stacklevel=2)  # fmt: skip
+            problems = printable(few(list(self._problems), separator="; "))
+            warnings.warn(f"{self.path}: some parts of the appearance cannot be read and are ignored: {problems}",
+                          stacklevel=2)  # fmt: skip
         if self._shrunk:
             warnings.warn(f"{self.path}: textures larger than largest_texture {self._largest} are reduced: "
-                          f"{few(self._shrunk, separator='; ')}", stacklevel=2)  # fmt: skip
+                          f"{printable(few(self._shrunk, separator='; '))}", stacklevel=2)  # fmt: skip
 
     def _decoded(self, name: str, data: bytes) -> np.ndarray:
         if data.startswith(_KTX2):

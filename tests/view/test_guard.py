@@ -1,17 +1,21 @@
 """The viewer's server against web pages of strangers, and against clients that send what they like."""
 
 import asyncio
+import html
+import http.client
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from dataclasses import replace
 
 import pytest
 from test_session import CONFIG, bank  # noqa: F401 (a fixture)
 from worlds import episodes_on, write_floor
 
-from batchnav.errors import ArgumentError
+from batchnav.data.formats import EpisodeDataset
+from batchnav.errors import ArgumentError, printable
 from batchnav.view.viewer.app import Viewer
 from batchnav.view.viewer.session import Session
 
@@ -21,7 +25,8 @@ websockets = pytest.importorskip("websockets")
 
 
 def opened(bank, **place):  # noqa: F811
-    return Viewer(Session(bank, episodes_on(bank.scenes[0].name), {}, CONFIG), **{"port": 18480, **place})
+    episodes = EpisodeDataset(episodes_on(bank.scenes[0].name))
+    return Viewer(Session(bank, episodes, {}, CONFIG), **{"port": 18480, **place})
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +64,13 @@ def fetch(viewer, path="/", **headers):
             return answer.status, dict(answer.headers)
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def raw_request(viewer, path):
+    """The answer to a request, without following redirections."""
+    connection = http.client.HTTPConnection("127.0.0.1", viewer.server.get_port(), timeout=10)
+    connection.request("GET", path)
+    return connection.getresponse()
 
 
 def raw_handshake(viewer, *lines):
@@ -181,11 +193,35 @@ def test_other_addresses_require_the_token(bank):  # noqa: F811
         assert talk(viewer) == 403 and talk(viewer, path="/?token=wrong") == 403
         status, text = fetch(viewer)
         assert status == 403 and "token" in text
-        status, headers = fetch(viewer, f"/?token={token}")
-        assert status == 200 and "SameSite=Strict" in headers["Set-Cookie"]
-        cookie = headers["Set-Cookie"].partition(";")[0]
+        answer = raw_request(viewer, f"/?token={token}")
+        assert answer.status == 303 and answer.headers["Location"] == "/"  # the token leaves the address
+        assert "HttpOnly; SameSite=Lax" in answer.headers["Set-Cookie"]
+        cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        status, headers = fetch(viewer, Cookie=cookie)
+        assert status == 200 and headers["Referrer-Policy"] == "no-referrer"
+        host = f"127.0.0.1:{viewer.server.get_port()}"
+        policy = headers["Content-Security-Policy"]
+        assert f"connect-src 'self' data: blob: ws://{host} wss://{host};" in policy and "frame-src 'none'" in policy
         assert talk(viewer, Cookie=cookie) > 100
         assert talk(viewer, Cookie=cookie, Origin="http://evil.example") == 403
+    finally:
+        viewer.server.stop()
+
+
+MARKUP = (
+    "<img src=x onerror=alert(1)>", "</script><!--<script", "**b** `c` [a](javascript:b)", "{1 + 1}", "\x1b[31m",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MARKUP)
+def test_text_of_files_is_no_markup_of_the_panel(bank, text):  # noqa: F811
+    episodes = EpisodeDataset([replace(episodes_on(bank.scenes[0].name)[0], episode_id=text)])
+    viewer = Viewer(Session(bank, episodes, {}, CONFIG), port=18495)
+    try:
+        shown = viewer.status.content
+        head = shown.partition(" in ")[0].removeprefix("episode ")
+        assert html.unescape(head) == printable(text)
+        assert not set(head) & set("<>*_`[](){}!\\\x1b")
     finally:
         viewer.server.stop()
 

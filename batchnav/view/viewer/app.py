@@ -21,7 +21,7 @@ from batchnav.sensors.camera import camera_poses
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
 from batchnav.view.topdown import AMBER, BLUE, GREEN, ORANGE, PURPLE, navigable_triangles
 from batchnav.view.video import outcome_of
-from batchnav.view.viewer.guard import guarded_server
+from batchnav.view.viewer.guard import guarded_server, plain_markdown
 from batchnav.view.viewer.session import YOU, Session, scene_path, to_glb
 
 COLOURS = (BLUE, GREEN, PURPLE, (138, 109, 0), (86, 180, 233))
@@ -213,13 +213,16 @@ class Viewer:
         """Go to an agent's next failed episode; the panel counts the episodes, and its button ends the search."""
 
         def count(played: int, total: int) -> None:
-            self.status.content = f"searching for a failed episode of {name}: {played} of {total} others searched"
+            shown = plain_markdown(name)
+            self.status.content = f"searching for a failed episode of {shown}: {played} of {total} others searched"
 
         self.session.stopped, self.end_search.visible = False, True
         found = self.session.next_failure(name, count)
         self.end_search.visible = False
         if not found:
-            self.status.content = "search ended" if self.session.stopped else f"no other failed episode of {name}"
+            self.status.content = (
+                "search ended" if self.session.stopped else f"no other failed episode of {plain_markdown(name)}"
+            )
         return found
 
     def _end_search(self, _: Any) -> None:
@@ -328,13 +331,14 @@ class Viewer:
                 self._show_view((name, sensor), image)
             ended = track.metrics and k == len(track.trajectory.headings) - 1
             how = outcome_of(session.metric_specs, track.metrics) if ended else ""
-            lines.append(f"**{name}**: step {k + 1} of {len(track.trajectory.headings)} {how}")
+            lines.append(f"**{plain_markdown(name)}**: step {k + 1} of {len(track.trajectory.headings)} {how}")
         for view in [view for view in self.views if view[0] not in self.shown]:
             self.views.pop(view).remove()
         colours, with_map = {name: self.colours[name] for name in self.shown}, self.options["agent's map"].value
         self.map.image = np.asarray(session.plan(self.step, colours, with_map))
         episode = session.episode
-        head = f"episode {episode.episode_id} in {episode.scene_id}, {session.number + 1} of {len(session.episodes)}"
+        name, place = plain_markdown(str(episode.episode_id)), plain_markdown(str(episode.scene_id))
+        head = f"episode {name} in {place}, {session.number + 1} of {len(session.episodes)}"
         self.status.content = "  \n".join([head, *lines])
 
     def _show_agent(self, name: str, trajectory: Trajectory, step: int, image: np.ndarray | None) -> None:

@@ -6,6 +6,9 @@ rebinding). `guarded_server` checks, before viser sees a request:
 - Host: on a loopback address, one of its names. On other addresses any name, but a secret token is required.
 - Origin: the served page itself (same host and port), or none, as programs other than browsers send.
 
+An address with the token is answered by a cookie and the address without it. The page may load nothing from other
+servers, show no frames and name no referrer. Texts of files enter its Markdown through `plain_markdown`.
+
 It also checks every message of a client: the camera, a control's new value within the control's range, and a command.
 All other messages, which include requests for viser's public tunnel, are dropped.
 """
@@ -17,6 +20,7 @@ import http
 import ipaddress
 import logging
 import math
+import re
 import secrets
 import socket
 import threading
@@ -25,15 +29,35 @@ from typing import Any
 from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
-from batchnav.errors import ArgumentError, DeviceError, shortened
+from batchnav.errors import ArgumentError, DeviceError, printable, shortened
 from batchnav.runtime.extras import install_command
 
 MAX_MESSAGE = 1 << 16
 """Largest message that a client may send, bytes; a camera has about 300."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names of this machine that only itself can reach."""
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9.\-\[\]:]{1,255}")
+"""A Host header that may stand in another header."""
 _CONSTRUCTION = threading.Lock()
 """Held while `websockets` is replaced, so that two servers do not replace it at once."""
+
+
+def plain_markdown(text: str) -> str:
+    """A text as Markdown that shows it: no character of it is markup, HTML or an expression of MDX."""
+    return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in printable(text))
+
+
+def page_headers(host: str) -> dict[str, str]:
+    """Headers of the page, served under a name and port: it talks to this server only. Its script decodes itself."""
+    sockets = f" ws://{host} wss://{host}" if _PLAIN_HOST.fullmatch(host) else ""
+    policy = {
+        "default-src": "'self' data: blob:", "connect-src": f"'self' data: blob:{sockets}",
+        "script-src": "'self' data: blob: 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval'",
+        "style-src": "'self' data: blob: 'unsafe-inline'", "frame-src": "'none'", "object-src": "'none'",
+        "base-uri": "'none'", "form-action": "'none'",
+    }  # fmt: skip
+    text = "; ".join(f"{name} {sources}" for name, sources in policy.items())
+    return {"Content-Security-Policy": text, "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
 
 
 class Gate:
@@ -74,7 +98,7 @@ class Gate:
         """The cookie for a request whose address carries the token; None for other requests."""
         if self.token is None or not self._in_query(path):
             return None
-        return f"{self._cookie_name}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+        return f"{self._cookie_name}={self.token}; HttpOnly; SameSite=Lax; Path=/"
 
     @property
     def _cookie_name(self) -> str:
@@ -230,9 +254,15 @@ def guarded_server(host: str, port: int, label: str) -> tuple[Any, str]:
             why = gate.refusal(request.headers, request.path, public)
             if why is not None:
                 return connection.respond(http.HTTPStatus.FORBIDDEN, f"batchnav view: {why}\n")
+            if answer is None:
+                return None
             cookie = gate.cookie(request.path)
-            if answer is not None and cookie is not None:
+            if cookie is not None:
+                answer = connection.respond(http.HTTPStatus.SEE_OTHER, "")
+                answer.headers["Location"] = "/"
                 answer.headers["Set-Cookie"] = cookie
+            for name, value in page_headers(request.headers["Host"]).items():
+                answer.headers[name] = value
             return answer
 
         async def handle(connection: Any) -> None:
