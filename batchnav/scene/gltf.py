@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchnav.errors import MeshError, printable, shortened
+from batchnav.errors import MeshError, printable
 from batchnav.runtime.files import read_named_file
 from batchnav.scene.formats import point_cloud_error
 from batchnav.scene.images import AppearanceConfig, Images
@@ -326,7 +326,7 @@ class _Document:
                 raise MeshError(f"is compressed with {compression}, which cannot be decoded; save it uncompressed")
         unknown = [n for n in self._list("extensionsUsed") if n not in _READ and not _NO_GEOMETRY.match(str(n))]
         if unknown:
-            named = ", ".join(printable(shortened(str(name))) for name in unknown[:5])
+            named = ", ".join(printable(str(name)[:60]) for name in unknown[:5])
             warnings.warn(f"{path}: uses glTF extensions that are not read: {named}; its geometry may differ",
                           stacklevel=2)  # fmt: skip
 
