@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from batchnav.config import CHOICES, KINDS, Sections, from_dict, sectioned
-from batchnav.envs.imagenav_presets import IMAGENAV
-from batchnav.envs.objectnav_presets import INSTANCE_IMAGENAV, OBJECTNAV
+from batchnav.data.goals.rules import LABELS
 from batchnav.envs.observations import SOURCES, observation_sources
 from batchnav.errors import ConfigError
 from batchnav.runtime.imports import advice
@@ -24,6 +23,78 @@ from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
+
+# Presets: sensors, and options that differ from the defaults, by name
+
+_RGBD = ("rgb", "depth", "gps", "compass")
+_ACTIONS = {
+    "control": "v1", "turn_angle_deg": 30.0, "tilt_angle_deg": 30.0, "max_tilt_deg": 90.0, "sliding": False,
+    "max_steps": 500,
+}  # fmt: skip
+"""Six actions, as in Habitat's ObjectNav."""
+_LOCOBOT = _ACTIONS | {
+    "agent_radius": 0.18, "agent_height": 0.88, "height": 480, "width": 640, "hfov_deg": 79.0, "camera_height": 0.88,
+    "min_depth": 0.5, "max_depth": 5.0,
+}  # fmt: skip
+"""Robot and camera of the Habitat challenges 2020 to 2022."""
+_STRETCH = _ACTIONS | {
+    "agent_radius": 0.17, "agent_height": 1.41, "height": 640, "width": 360, "hfov_deg": 42.0, "camera_height": 1.31,
+    "min_depth": 0.5, "max_depth": 5.0,
+}  # fmt: skip
+
+INSTANCE_IMAGENAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "instance_imagenav_hm3d": (_RGBD, _STRETCH | {"max_steps": 1000}),
+}
+"""By name of the preset, for Instance ImageNav. "instance_imagenav_hm3d": Habitat challenge 2023, except that depth has
+the field of view of colour."""
+
+OBJECTNAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "objectnav_houses": (("depth", "goal_mask", "gps", "compass"), {"turn_angle_deg": 30.0}),
+    "objectnav_hm3d": (_RGBD, _LOCOBOT | {"categories": LABELS["hm3d"].categories}),
+    "objectnav_mp3d": (_RGBD, _LOCOBOT | {"categories": LABELS["mp3d"].categories, "labels": "mp3d"}),
+    "objectnav_hssd": (
+        _RGBD,
+        _LOCOBOT | {
+            "height": 256, "width": 256, "categories": LABELS["hssd"].categories, "rules": "hssd", "labels": "hssd",
+        },
+    ),
+    "ovon": (
+        _RGBD, _STRETCH | {"success_distance": 0.25, "categories": (), "rules": "ovon", "labels": "all"}
+    ),
+    "objectnav_procthor": (
+        _RGBD,
+        _ACTIONS | {
+            "agent_radius": 0.18, "agent_height": 0.9, "height": 224, "width": 224, "hfov_deg": 63.45,
+            "camera_height": 0.9, "max_depth": 5.0, "slack_reward": -0.01, "success_reward": 10.0,
+            "success_angle_deg": 63.45 / 2, "categories": LABELS["procthor"].categories, "rules": "procthor",
+            "labels": "procthor",
+        },
+    ),
+}  # fmt: skip
+"""By name of the preset. "objectnav_houses": 64x64 depth and goal masks in procedural houses, four actions.
+"objectnav_hm3d" and "objectnav_mp3d": Habitat challenges 2020 to 2022. "objectnav_hssd": Khanna et al., 2023. "ovon":
+Yokoyama et al., 2024. "objectnav_procthor": Deitke et al., 2022; an object must be within 1 m, unoccluded and in the
+image when the agent stops: view points by these rules, and a heading within half the field of view of the object."""
+
+
+_ZER = {"turn_angle_deg": 30.0, "reward": "zer", "slack_reward": -0.01, "success_reward": 10.0}
+"""Turns and reward of "Zero Experience Required"."""
+_NEAR = {"closest_goal": 1.5, "furthest_goal": 10.0, "min_detour_ratio": 1.0}
+"""Sampled episodes as in NRNS, and in the first three levels of Mezghani et al., 2021: straight paths are kept."""
+
+IMAGENAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "imagenav_houses": (("rgb",), _ZER | _NEAR | {"max_steps": 500}),
+    "imagenav_gibson": (("rgb",), {"height": 256, "width": 256}),
+    "imagenav_zer": (("rgb",), _ZER | _NEAR | {"height": 128, "width": 128, "sliding": False, "furthest_goal": 15.0}),
+    "imagenav_nrns": (
+        ("rgb", "depth"),
+        _NEAR | {"height": 480, "width": 640, "hfov_deg": 120.0, "turn_angle_deg": 15.0, "max_steps": 500},
+    ),
+}
+"""By name of the preset. "imagenav_houses": 64x64 images in procedural houses. "imagenav_gibson": Habitat's
+`ddppo_imagenav_gibson`. "imagenav_zer": Al-Halah et al., 2022. "imagenav_nrns": Hahn et al., 2021, whose
+success is measured by Euclidean distance."""
+
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +233,7 @@ PRESETS: dict[str, NavConfig] = {
 }  # fmt: skip
 """Published variants by name. "challenge_2020_noiseless" has GPS and compass; the challenge with noise and with GPS and
 compass is `NavEnv(config="challenge_2020", gps_compass=True)`. Depth noise uses a synthetic distortion table
-(`sensors/noise.py`). ObjectNav's: `envs/objectnav_presets.py`; ImageNav's: `envs/imagenav_presets.py`."""
+(`sensors/noise.py`). ObjectNav's: `envs/config.py`; ImageNav's: `envs/config.py`."""
 
 
 def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task: str = "pointnav") -> NavConfig:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,12 +20,9 @@ from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import GOALS, kind_of
 from batchnav.data.play import check_kind, load_played_scenes, named
-from batchnav.envs.arguments import bank_of, check_kinds, table_of, with_goals_of_file, with_missing_goals
+from batchnav.envs.arguments import EnvOptions, bank_of, check_kinds, table_of, with_goals_of_file, with_missing_goals
 from batchnav.envs.config import PRESETS, NavConfig, nav_config
 from batchnav.envs.observations import needed_appearance, observation_sources, space_of
-from batchnav.envs.options import EnvOptions
-from batchnav.envs.replay import StepReplay, is_replayable
-from batchnav.envs.state import check_tensors
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.mapping.mapper import Mapper
@@ -38,8 +36,9 @@ from batchnav.runtime.checks import (
     common_seed,
     refuse_copies,
 )
-from batchnav.runtime.conversion import as_actions, as_mask, copied_to_cpu, to_output
+from batchnav.runtime.conversion import JoinedResult, as_actions, as_mask, copied_to_cpu, to_output
 from batchnav.runtime.device import check_memory
+from batchnav.runtime.kernels.graphs import Graphs
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.images import AppearanceConfig
@@ -52,6 +51,93 @@ from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.task import FINITE, MAX_FLOAT
 from batchnav.types import Observation
 
+# Steps of few agents as a CUDA graph: launching their kernels takes longer than executing them.
+#
+# A replayed step has the results of a plain step, in which the host launches each kernel. Environments with code of
+# other packages take plain steps, since a graph would leave out what that code does on the host.
+
+MAX_REPLAYED_ENVS = 256
+"""Largest number of environments whose steps are replayed. With more, the GPU takes longer than the host, and a plain
+step can sample episodes while the next one begins."""
+PACKAGE = __name__.partition(".")[0]
+
+
+def is_replayable(env: Any) -> bool:
+    """True if a `NavEnv` replays its steps: on CUDA, with few agents and without code of other packages."""
+    few = env.device.type == "cuda" and env.num_envs <= MAX_REPLAYED_ENVS
+    return few and env.capturable and has_only_own_code(env)
+
+
+def has_only_own_code(env: Any) -> bool:
+    """True if environment, task, observation sources and renderers are classes of this package."""
+    parts = env, env.task, *_parts(env.frame)
+    return all(type(part).__module__.partition(".")[0] == PACKAGE for part in parts)
+
+
+def _parts(frame: Frame) -> Iterator[Any]:
+    """Sources and renderers of a frame and of the frames derived from it."""
+    yield from (*frame.sources, *frame.renderers.values())
+    for derived in frame.derived:
+        yield from _parts(derived)
+
+
+class StepReplay:
+    """Steps of an environment that are recorded once and replayed from then on.
+
+    Args:
+        step: takes the actions, and returns live tensors in nested tuples and mappings. It must end with all work on
+            torch's current stream (`Simulator.settle`).
+        actions: tensor for the actions of a step.
+    """
+
+    def __init__(self, step: Callable[[torch.Tensor], Any], actions: torch.Tensor):
+        self._actions = actions
+        self.run = Graphs(actions.device, enabled=True).wrap(lambda: JoinedResult(step(actions)))
+        """Takes a step with the actions of the last call; on the CPU nothing is recorded."""
+
+    @property
+    def is_possible(self) -> bool:
+        """False during the recording of another graph, which then holds the step."""
+        return self._actions.device.type == "cpu" or not torch.cuda.is_current_stream_capturing()
+
+    def __call__(self, actions: torch.Tensor) -> JoinedResult:
+        """Take a step with these actions, which have the shape, type and device of the tensor for actions."""
+        self._actions.copy_(actions.detach())
+        return self.run()
+
+
+# States of environments: tensors by name, whose shape, dtype and values are checked before they are loaded
+
+
+def check_tensors(
+    state: Mapping[str, torch.Tensor],
+    targets: Mapping[str, torch.Tensor],
+    ranges: Mapping[str, tuple[float, float]],
+) -> None:
+    """Check that a state can be copied into the live tensors.
+
+    Args:
+        state: tensors by name.
+        targets: live tensors by name.
+        ranges: lowest and highest valid values by name, for tensors with a limited range. Kernels check nothing.
+
+    CheckpointError names a tensor that is missing, of another shape or dtype, out of range or NaN.
+    """
+    for name, target in targets.items():
+        found = state.get(name)
+        if not isinstance(found, torch.Tensor) or found.shape != target.shape or found.dtype != target.dtype:
+            what = f"{found.dtype} {list(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
+            expected = f"{target.dtype} {list(target.shape)}"
+            raise CheckpointError(f"environment state {name!r}: found {what}, expected {expected}")
+        if found.is_floating_point() and found.isnan().any():
+            raise CheckpointError(f"environment state {name!r}: found NaN, expected numbers")
+        low, high = ranges.get(name, (-math.inf, math.inf))
+        least, most = found.min().item(), found.max().item()
+        if least < low or most > high:
+            raise CheckpointError(
+                f"environment state {name!r}: found {least:g} to {most:g}, expected {low:g} to {high:g}"
+            )
+
 
 class NavEnv(gym.vector.VectorEnv):
     """A `batchnav.types.VecEnv` of N agents.
@@ -62,7 +148,7 @@ class NavEnv(gym.vector.VectorEnv):
     lists are converted.
     Autoreset is SAME_STEP: after an episode's end the observation is the first of the next episode. info["episode"]
     holds the metrics of ended episodes, f32 [N] by name; info["_episode"], bool [N], is True where an episode ended.
-    On CUDA, steps of few agents are replayed as a CUDA graph (`batchnav.envs.replay`).
+    On CUDA, steps of few agents are replayed as a CUDA graph (`batchnav.envs.nav`).
 
     Args:
         scenes: `Scene`s, a packed `SceneBank` (with appearance if a sensor needs it), or a `SceneStream`.
@@ -75,7 +161,7 @@ class NavEnv(gym.vector.VectorEnv):
             `batchnav.envs.observations.SOURCES`; None: those of the configuration.
         episodes: fixed episodes to play in turn instead of sampled ones: a table, or those of a file, whose scene ids
             are the names of the scenes. The scenes get the goals of the file. `from_episodes` also loads the scenes.
-        options: fields of `batchnav.envs.options.EnvOptions` (`final_observation`, `renderer`, `first_env`, `copy`,
+        options: fields of `batchnav.envs.arguments.EnvOptions` (`final_observation`, `renderer`, `first_env`, `copy`,
             `output`, `autoreset_mode`, `material_library`), and fields of the configuration's body, main camera,
             sensors and task, such as `height=128`, which replace those of `config`.
 

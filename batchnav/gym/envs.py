@@ -14,11 +14,10 @@ from PIL import Image
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.data.scenes.load import load_scenes
-from batchnav.envs.arguments import check_kinds
+from batchnav.envs.arguments import OPTION_NAMES, check_kinds
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import needed_appearance
-from batchnav.envs.options import OPTION_NAMES
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.runtime.checks import Seeds, check_open

@@ -3,7 +3,7 @@
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from batchnav.envs.options import EnvOptions
+from batchnav.envs.arguments import EnvOptions
 from batchnav.errors import ArgumentError
 
 

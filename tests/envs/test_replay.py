@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from batchnav.data.scenes.load import load_scene
-from batchnav.envs import replay
-from batchnav.envs.nav import NavEnv, PointNavEnv
-from batchnav.envs.replay import has_only_own_code
+from batchnav.envs import nav
+from batchnav.envs.nav import NavEnv, PointNavEnv, has_only_own_code
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.gym.envs import GymnasiumNav
@@ -319,7 +318,7 @@ def test_code_of_others_takes_plain_steps(bank, monkeypatch):
 
 
 def test_only_few_agents_on_a_gpu_are_replayed(bank, monkeypatch):
-    monkeypatch.setattr(replay, "MAX_REPLAYED_ENVS", N)
+    monkeypatch.setattr(nav, "MAX_REPLAYED_ENVS", N)
     few, many = NavEnv(bank, N, **SMALL), NavEnv(bank, N + 1, **SMALL)
     assert (few._replay is not None) == (bank.device.type == "cuda") and many._replay is None
 
