@@ -13,6 +13,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -60,8 +61,8 @@ class EpisodeDataset(Sequence[Episode]):
     @overload
     def __getitem__(self, index: slice | Sequence[int]) -> EpisodeDataset: ...
     def __getitem__(self, index: int | slice | Sequence[int]) -> Any:
-        if isinstance(index, int):
-            return self.episodes[index]
+        if isinstance(index, Integral):  # numbers of NumPy too
+            return self.episodes[int(index)]
         chosen = self.episodes[index] if isinstance(index, slice) else [self.episodes[i] for i in index]
         return self.with_episodes(chosen)
 
