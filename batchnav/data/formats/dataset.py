@@ -13,9 +13,10 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, overload
+
+import numpy as np
 
 from batchnav.data.episodes import Episode
 from batchnav.data.files import read_json
@@ -61,8 +62,8 @@ class EpisodeDataset(Sequence[Episode]):
     @overload
     def __getitem__(self, index: slice | Sequence[int]) -> EpisodeDataset: ...
     def __getitem__(self, index: int | slice | Sequence[int]) -> Any:
-        if isinstance(index, Integral):  # numbers of NumPy too
-            return self.episodes[int(index)]
+        if isinstance(index, (int, np.integer)):
+            return self.episodes[index]
         chosen = self.episodes[index] if isinstance(index, slice) else [self.episodes[i] for i in index]
         return self.with_episodes(chosen)
 
