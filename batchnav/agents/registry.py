@@ -11,11 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchnav.agents.frontier import FrontierAgent
-from batchnav.agents.map_planner import MapPlannerAgent, MapSearcherAgent
 from batchnav.agents.protocol import Agent
 from batchnav.agents.shortest_path import ShortestPathAgent
-from batchnav.agents.simple import GOAL_SENSOR, ForwardAgent, GreedyAgent, RandomAgent
-from batchnav.agents.velocity import VelocityControlAgent
+from batchnav.agents.simple import (
+    GOAL_SENSOR,
+    ForwardAgent,
+    GreedyAgent,
+    MapPlannerAgent,
+    MapSearcherAgent,
+    RandomAgent,
+    VelocityControlAgent,
+)
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError

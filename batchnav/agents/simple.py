@@ -1,4 +1,4 @@
-"""Forward, random and greedy agents. They read only the goal sensor, and stop within a radius of the goal."""
+"""Forward, random and greedy agents, which read only the goal sensor; map planners; velocity control of all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import math
 
 import torch
 
+from batchnav.agents.protocol import Agent
 from batchnav.envs.nav import NavEnv
+from batchnav.errors import ConfigError
+from batchnav.mapping.observations import WAYPOINT
+from batchnav.mapping.search_mapper import SearchMapper
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 GOAL_SENSOR = "pointgoal"
@@ -111,3 +115,76 @@ class GreedyAgent(ForwardAgent):
             self.passes = self.passes + (near & (moves == FORWARD))
             moves = torch.where(near & (self.passes > MAX_PASSES), STOP, moves)
         return moves
+
+
+# Velocity control of agents that choose discrete actions
+
+
+class VelocityControlAgent:
+    """Executes the discrete actions of `agent` with a body under velocity control.
+
+    A forward action is the highest linear velocity; a turn is the highest angular velocity on the spot.
+
+    Args:
+        agent: chooses actions i64 [N].
+        env: environment whose body takes velocity commands. ConfigError unless the linear range includes 0 m/s and a
+            forward velocity, and the angular range is symmetric.
+    """
+
+    @torch.inference_mode(False)
+    def __init__(self, agent: Agent, env: NavEnv):
+        self.agent, velocity = agent, env.config.body.velocity
+        (low, high), (right, left) = velocity.lin_vel_range, velocity.ang_vel_range_deg
+        if not (low <= 0.0 < high and right == -left):
+            raise ConfigError(
+                f"body.velocity: found {low:g} to {high:g} m/s and {right:g} to {left:g} deg/s, expected 0 m/s and a "
+                "forward velocity in the first range and a symmetric second range, since reference agents stop, step "
+                "and turn to both sides; change lin_vel_range or ang_vel_range_deg"
+            )
+        # Rows in the order of the discrete actions: stop, forward, left, right.
+        commands = torch.tensor(
+            [[0.0, 0.0], [high, 0.0], [0.0, left], [0.0, right]], dtype=torch.float32, device=env.device
+        )
+        lowest, highest = torch.tensor([[low, right], [high, left]], dtype=torch.float32, device=env.device)
+        self._actions = 2.0 * (commands - lowest) / (highest - lowest) - 1.0
+
+    def reset(self, num_envs: int) -> None:
+        """Reset the discrete agent."""
+        self.agent.reset(num_envs)
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Velocity commands f32 [N, 2], each normalised to -1..1 over its range."""
+        return self._actions[self.agent.act(observations, episode_start)]
+
+
+# Map planners: agents that steer by the waypoint on the path planned on their own occupancy map
+
+
+class MapPlannerAgent(GreedyAgent):
+    """Steers towards the waypoint sensor as `GreedyAgent` steers towards the goal; nothing is learned.
+
+    The environment's `MapConfig` decides whether unknown cells count as free or have predicted costs.
+    """
+
+    sensor = WAYPOINT
+
+
+class MapSearcherAgent(MapPlannerAgent):
+    """Explores until it sees its goal, goes to it and stops; nothing is learned.
+
+    It steers towards the waypoint, which leads to the nearest goal that the agent has seen, or to the nearest frontier
+    of its own map (`mapping/search.py`).
+
+    Args:
+        env: environment to act in, of the task objectnav and with a map; the mapper decides where the agent stops.
+    """
+
+    def __init__(self, env: NavEnv):
+        super().__init__(env)
+        assert isinstance(env.mapper, SearchMapper)  # the registry names the sensors that make it
+        self.mapper = env.mapper
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions i64 [N]."""
+        actions = self.move(observations, len(episode_start), episode_start.device)
+        return torch.where(self.mapper.arrived > 0, STOP, actions)

@@ -118,8 +118,8 @@ def import_data(
         sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of SOURCE.
         models: folders of models of a Gazebo world, besides those of GAZEBO_MODEL_PATH and GZ_SIM_RESOURCE_PATH.
     """
-    from batchnav.data.gazebo.world import SUFFIXES
-    from batchnav.data.procthor.import_houses import import_houses
+    from batchnav.data.gazebo import SUFFIXES
+    from batchnav.data.procthor import import_houses
     from batchnav.data.scenes.asset import frame_of
     from batchnav.data.scenes.datasets import find_sources
     from batchnav.data.scenes.prepare import prepare
@@ -234,7 +234,7 @@ def _after_validation(path: Path) -> str:
 
 def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSource:
     """Write a Gazebo world as a GLB file in OUT; prints what is left out."""
-    from batchnav.data.gazebo.world import read_world
+    from batchnav.data.gazebo import read_world
     from batchnav.data.scenes.source import mesh_source
     from batchnav.export.glb import save_glb
 

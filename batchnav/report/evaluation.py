@@ -15,10 +15,10 @@ from PIL import Image
 from batchnav.data.goals import kind_of
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.failures import meanings_of
-from batchnav.evaluation.groups import DISTANCES, by_category, failure_table, properties, quantiles
 from batchnav.evaluation.intervals import Interval, format_interval, summarise
 from batchnav.evaluation.play import AgentMap, Images
 from batchnav.evaluation.players import Player, PolicyPlayer
+from batchnav.evaluation.results import DISTANCES, by_category, failure_table, properties, quantiles
 from batchnav.evaluation.run import Evaluation, Played
 from batchnav.evaluation.trajectories import Trajectory
 from batchnav.observation import Spec

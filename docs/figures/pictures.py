@@ -21,7 +21,7 @@ import torch
 import tyro
 from PIL import Image
 
-from batchnav.agents.map_planner import MapPlannerAgent
+from batchnav.agents.simple import MapPlannerAgent
 from batchnav.config import from_dict
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.nav import NavEnv

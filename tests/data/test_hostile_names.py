@@ -8,7 +8,7 @@ import pytest
 from worlds import episodes_on, write_box, write_floor, write_json
 
 from batchnav.data.formats import EpisodeDataset, load_episodes
-from batchnav.data.procthor.houses import make_procthor_house
+from batchnav.data.procthor import make_procthor_house
 from batchnav.data.scenes.load import load_scene
 from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
 from batchnav.errors import BatchnavError

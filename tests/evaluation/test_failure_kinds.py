@@ -27,9 +27,8 @@ from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.evaluation.failures import failure_kinds, meanings_of
-from batchnav.evaluation.groups import failure_table, straight_line
 from batchnav.evaluation.players import ReferencePlayer
-from batchnav.evaluation.results import write_results
+from batchnav.evaluation.results import failure_table, straight_line, write_results
 from batchnav.evaluation.run import Evaluation
 from batchnav.evaluation.trajectories import Trajectory
 from batchnav.report.evaluation import PLAN_SIZE, write_report

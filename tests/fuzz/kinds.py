@@ -21,10 +21,10 @@ from batchnav.config import load_config, to_dict
 from batchnav.data.episodes import Episode, Goal, episode_table, group_by_scene
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.formats.objectnav import FileGoal, ObjectNavEpisode, goals_key, header_of
-from batchnav.data.gazebo.world import read_world
+from batchnav.data.gazebo import read_world
 from batchnav.data.goals import GOALS
 from batchnav.data.goals.instance import generate_instances
-from batchnav.data.procthor.houses import make_procthor_house, read_houses
+from batchnav.data.procthor import make_procthor_house, read_houses
 from batchnav.data.scenes.prepared import load_prepared, save_prepared
 from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
 from batchnav.data.scenes.source import mesh_source

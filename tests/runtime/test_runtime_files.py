@@ -16,7 +16,7 @@ from PIL import Image
 import batchnav
 from batchnav.config import load_config
 from batchnav.data.formats import load_episodes
-from batchnav.data.procthor.houses import read_houses
+from batchnav.data.procthor import read_houses
 from batchnav.data.scenes.prepared import load_prepared, made_from
 from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
 from batchnav.data.scenes.source import read_asset

@@ -167,7 +167,7 @@ _PROCTHOR_LABELS = {
     "alarm_clock": "AlarmClock", "baseball_bat": "BaseballBat", "trash_can": "GarbageCan", "plant": "HousePlant",
     "cup": "Mug", "tv_monitor": "Television",
 }  # fmt: skip
-"""Labels of imported houses (`data/procthor/appearance.py`), which tell neither balls from toys nor bottles apart."""
+"""Labels of imported houses (`data/procthor.py`), which tell neither balls from toys nor bottles apart."""
 _PROCEDURAL = (
     *HM3D, "basket", "bathtub", "cabinet", "chest_of_drawers", "coat_rack", "counter", "desk", "laptop", "mirror",
     "nightstand", "oven", "radiator", "refrigerator", "shelving", "shower", "sink", "stool", "stove", "table", "vase",

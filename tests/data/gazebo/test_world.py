@@ -8,8 +8,7 @@ import trimesh
 
 import batchnav
 from batchnav.cli import main
-from batchnav.data.gazebo.models import VARIABLES, ModelPath, model_file
-from batchnav.data.gazebo.world import read_world
+from batchnav.data.gazebo import VARIABLES, ModelPath, model_file, read_world
 from batchnav.errors import MeshError
 
 
@@ -259,7 +258,7 @@ def test_included_files_that_are_no_models_are_left_out(tmp_path):
 
 @pytest.mark.parametrize("body", [model("a") + model("b") + model("c"), model("a", link(box(), box(), box()))])
 def test_worlds_that_are_too_large_are_refused_by_name(body, tmp_path, monkeypatch):
-    monkeypatch.setattr("batchnav.data.gazebo.world._MOST_PARTS", 2)
+    monkeypatch.setattr("batchnav.data.gazebo._MOST_PARTS", 2)
     with pytest.raises(MeshError, match=r"a\.world: found more than 2 (models|visuals)"):
         read_world(write_world(tmp_path / "a.world", body))
 

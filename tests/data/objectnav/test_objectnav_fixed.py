@@ -13,7 +13,7 @@ from batchnav.data.formats import load_episodes
 from batchnav.data.goals import GOALS
 from batchnav.data.goals.category import generate_objectnav, view_point_hash
 from batchnav.data.goals.view_points import with_goals
-from batchnav.data.procthor.import_houses import import_houses
+from batchnav.data.procthor import import_houses
 from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import EpisodeError

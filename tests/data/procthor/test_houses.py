@@ -4,8 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from batchnav.data.procthor.houses import make_procthor_house, read_houses, read_sizes, triangulate
-from batchnav.data.procthor.import_houses import import_houses
+from batchnav.data.procthor import import_houses, make_procthor_house, read_houses, read_sizes, triangulate
 from batchnav.errors import MeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.scene.mesh import load_mesh
@@ -236,7 +235,7 @@ def test_materials_that_say_nothing_leave_a_plain_colour(material):
     ],
 )  # fmt: skip
 def test_categories_of_assets(asset, category):
-    from batchnav.data.procthor.appearance import category_of
+    from batchnav.data.procthor import category_of
 
     assert category_of(asset) == category
 

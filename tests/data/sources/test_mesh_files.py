@@ -8,7 +8,7 @@ import pytest
 import trimesh
 
 import batchnav
-from batchnav.data.procthor.import_houses import import_houses
+from batchnav.data.procthor import import_houses
 from batchnav.data.scenes.datasets import find_sources, load_dataset
 from batchnav.data.scenes.ids import scene_ids
 from batchnav.data.scenes.mesh_files import mesh_files_in

@@ -10,24 +10,252 @@ a saved <state> replace those of the models.
 from __future__ import annotations
 
 import functools
+import os
 import re
+import urllib.parse
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from batchnav.data.files import read_text
-from batchnav.data.gazebo.models import ModelPath, model_file
-from batchnav.data.gazebo.poses import Scope, matrix_of, name_of, numbers
-from batchnav.data.gazebo.shapes import painted, shape_mesh
 from batchnav.data.scenes.asset import Asset, Part
 from batchnav.data.scenes.source import merge_meshes
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
-from batchnav.types import TriangleMesh
+from batchnav.scene.surface import PLAIN
+from batchnav.types import Material, Surface, TriangleMesh
+
+# Files that SDF names: models on a path of folders, and the files of a model
+
+VARIABLES = ("GAZEBO_MODEL_PATH", "GZ_SIM_RESOURCE_PATH", "IGN_GAZEBO_RESOURCE_PATH")
+"""Environment variables with folders of models, as Gazebo reads them."""
+_SCHEMES = ("model", "package")
+
+
+class ModelPath:
+    """Folders in which models are searched, in order.
+
+    The given folders come first, then those of `VARIABLES`, the world's folder, and the folder `models` next to it.
+
+    Args:
+        folders: folders that contain a folder for each model.
+        world: the world's file.
+    """
+
+    def __init__(self, folders: Sequence[Path], world: Path):
+        for folder in folders:
+            if not folder.is_dir():
+                raise MeshError(f"--models: found no folder {folder}, expected one with a folder for each model")
+        named = [Path(word) for name in VARIABLES for word in os.environ.get(name, "").split(os.pathsep) if word]
+        home = world.absolute().parent
+        self.folders = [*folders, *named, home, home.parent / "models", home / "models"]
+
+    def find(self, uri: str, folder: Path) -> Path | None:
+        """The existing file or folder that a URI names; None where there is none.
+
+        Args:
+            uri: model://NAME/FILE, package://NAME/FILE, file://FILE, or a path from `folder`, within the searched
+                folders and the one above `folder`.
+            folder: folder of the SDF file that has the URI.
+        """
+        uri = urllib.parse.unquote(uri.strip())
+        scheme, mark, rest = uri.partition("://")
+        if mark and scheme in _SCHEMES:
+            roots = self.folders
+        elif mark and scheme != "file":
+            return None
+        else:
+            rest, roots = (rest if mark else uri), [folder, *self.folders]
+        allowed = [os.path.abspath(root) for root in (*self.folders, folder.parent)]
+        for root in roots:
+            path = os.path.abspath(os.path.join(root, rest))
+            if any(path == base or path.startswith(base + os.sep) for base in allowed) and os.path.exists(path):
+                return Path(path)
+        return None
+
+
+def model_file(folder: Path) -> Path | None:
+    """The SDF file of a model's folder: that of the latest version in model.config, else model.sdf; None for none."""
+    config, plain = folder / "model.config", folder / "model.sdf"
+    if config.is_file():
+        try:
+            rows = ET.fromstring(read_text(config, MeshError)).findall("sdf")
+        except ET.ParseError:
+            rows = []
+        files = {_version(row): folder / (row.text or "").strip() for row in rows if ".." not in (row.text or "")}
+        present = [version for version, file in files.items() if file.is_file()]
+        if present:
+            return files[max(present)]
+    return plain if plain.is_file() else None
+
+
+def _version(row: ET.Element) -> tuple[int, ...]:
+    return tuple(int(word) for word in row.get("version", "0").split(".") if word.isdigit())
+
+
+# Geometries of SDF: boxes, cylinders, spheres and planes as meshes, and meshes of files
+
+
+def shape_mesh(geometry: ET.Element) -> TriangleMesh | None:
+    """The mesh of a simple shape, +Z up; None for other geometries. ValueError for invalid sizes."""
+    for shape in geometry:
+        make = _SHAPES.get(shape.tag)
+        if make is not None:
+            vertices, faces = make(shape)
+            return TriangleMesh(np.asarray(vertices, np.float64), np.asarray(faces, np.int64))
+    return None
+
+
+def painted(mesh: TriangleMesh, visual: ET.Element) -> TriangleMesh:
+    """The mesh with the diffuse colour of its visual, where it has no surface of its own."""
+    if mesh.surface is not None:
+        return mesh
+    text, material = visual.findtext("material/diffuse"), PLAIN
+    if text is not None:
+        color = np.clip(numbers(text, len(text.split())), 0.0, 1.0).tolist()
+        if len(color) in (3, 4):
+            material = Material((color[0], color[1], color[2], 1.0))
+    return mesh._replace(surface=Surface(np.zeros(len(mesh.faces), np.int32), (material,)))
+
+
+def _positive(shape: ET.Element, name: str, count: int = 1) -> np.ndarray:
+    """f64 [count]: sizes in metres. ValueError unless all are above 0."""
+    values = numbers(shape.findtext(name), count)
+    if (values <= 0).any():
+        raise ValueError(f"<{name}>: found {shape.findtext(name)!r}, expected numbers above 0")
+    return values
+
+
+def _box(shape: ET.Element) -> tuple[np.ndarray, np.ndarray]:
+    import trimesh
+
+    solid = trimesh.creation.box(_positive(shape, "size", 3))
+    return solid.vertices, solid.faces
+
+
+def _cylinder(shape: ET.Element) -> tuple[np.ndarray, np.ndarray]:
+    import trimesh
+
+    solid = trimesh.creation.cylinder(_positive(shape, "radius")[0], _positive(shape, "length")[0], sections=32)
+    return solid.vertices, solid.faces
+
+
+def _capsule(shape: ET.Element) -> tuple[np.ndarray, np.ndarray]:
+    import trimesh
+
+    length = _positive(shape, "length")[0]
+    solid = trimesh.creation.capsule(height=length, radius=_positive(shape, "radius")[0], count=(32, 32))
+    solid.apply_translation((0, 0, -solid.bounds.mean(0)[2]))
+    return solid.vertices, solid.faces
+
+
+def _sphere(shape: ET.Element) -> tuple[np.ndarray, np.ndarray]:
+    import trimesh
+
+    solid = trimesh.creation.icosphere(subdivisions=3, radius=_positive(shape, "radius")[0])
+    return solid.vertices, solid.faces
+
+
+def _ellipsoid(shape: ET.Element) -> tuple[np.ndarray, np.ndarray]:
+    import trimesh
+
+    solid = trimesh.creation.icosphere(subdivisions=3)
+    return solid.vertices * _positive(shape, "radii", 3), solid.faces
+
+
+def _plane(shape: ET.Element) -> tuple[np.ndarray, np.ndarray]:
+    x, y = _positive(shape, "size", 2) / 2
+    normal = numbers(shape.findtext("normal") or "0 0 1", 3)
+    if not np.linalg.norm(normal) > 1e-9:
+        raise ValueError(f"<normal>: found {shape.findtext('normal')!r}, expected a direction")
+    normal = normal / np.linalg.norm(normal)
+    side = np.cross((0.0, 1.0, 0.0), normal)
+    side = side / np.linalg.norm(side) if np.linalg.norm(side) > 1e-6 else np.array((1.0, 0.0, 0.0))
+    across = np.cross(normal, side)
+    corners = np.array([side * u + across * v for u, v in ((-x, -y), (x, -y), (x, y), (-x, y))])
+    return corners, np.array([(0, 1, 2), (0, 2, 3)])
+
+
+_SHAPES: dict[str, Callable[[ET.Element], tuple[np.ndarray, np.ndarray]]] = {
+    "box": _box, "cylinder": _cylinder, "capsule": _capsule, "sphere": _sphere, "ellipsoid": _ellipsoid,
+    "plane": _plane,
+}  # fmt: skip
+
+
+# Poses of SDF: position and rotation of an element in the frame that it names
+
+_OWN = ("", "__model__", "__root__", "world")
+"""Names of a scope's own frame."""
+
+
+class Scope:
+    """The frames of a world or a model: links, joints, models and frames by name.
+
+    Args:
+        elements: elements with names and poses.
+    """
+
+    def __init__(self, elements: Iterable[ET.Element]):
+        self._elements = {name_of(element): element for element in elements}
+        self._open: set[str] = set()
+
+    def pose(self, element: ET.Element) -> np.ndarray:
+        """f64 [4, 4]: an element's pose in the scope's frame. ValueError for an unknown frame or one in itself."""
+        pose = element.find("pose")
+        base = "" if pose is None else pose.get("relative_to", "")
+        if not base and element.tag == "frame":
+            base = element.get("attached_to", "")
+        if not base and element.tag == "joint":
+            base = (element.findtext("child") or "").strip()
+        return self.frame(base) @ matrix_of(pose)
+
+    def frame(self, name: str) -> np.ndarray:
+        """f64 [4, 4]: a frame in the scope's frame."""
+        if name in _OWN:
+            return np.eye(4)
+        if name not in self._elements or name in self._open:
+            raise ValueError(f"frame {name[:60]!r} {'is its own base' if name in self._open else 'is unknown'}")
+        self._open.add(name)
+        try:
+            return self.pose(self._elements[name])
+        finally:
+            self._open.discard(name)
+
+
+def name_of(element: ET.Element) -> str:
+    """Name of an element: its attribute, or the child <name> of an <include>."""
+    return element.get("name") or (element.findtext("name") or "").strip()
+
+
+def matrix_of(pose: ET.Element | None) -> np.ndarray:
+    """f64 [4, 4] of a <pose>: x y z, then roll pitch yaw (radians, or degrees) or a quaternion x y z w."""
+    matrix = np.eye(4)
+    text = "" if pose is None or pose.text is None else pose.text.strip()
+    if pose is None or not text:
+        return matrix
+    is_quaternion = pose.get("rotation_format") == "quat_xyzw"
+    values = numbers(text, 7 if is_quaternion else 6)
+    matrix[:3, 3] = values[:3]
+    if is_quaternion:
+        matrix[:3, :3] = Rotation.from_quat(values[3:]).as_matrix()
+    else:
+        degrees = pose.get("degrees", "false").strip().lower() in ("true", "1")
+        matrix[:3, :3] = Rotation.from_euler("xyz", values[3:], degrees=degrees).as_matrix()
+    return matrix
+
+
+def numbers(text: str | None, count: int) -> np.ndarray:
+    """f64 [count]: finite numbers of a text. ValueError for anything else."""
+    values = np.array([float(word) for word in (text or "").split()])
+    if len(values) != count or not np.isfinite(values).all() or np.abs(values).max(initial=0.0) > 1e9:
+        raise ValueError(f"found {(text or '')[:60]!r}, expected {count} numbers")
+    return values
+
 
 SUFFIXES = (".world", ".sdf")
 _TO_WORLD = np.array([[0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [-1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])

@@ -1,1 +1,0 @@
-"""Gazebo's worlds (SDF) as scenes."""

@@ -1,1 +1,0 @@
-"""ProcTHOR houses: reading, appearance, import as mesh files."""
