@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,9 +18,12 @@ from batchnav.data.goals import GOALS, kind_of
 from batchnav.data.scenes.load import load_all, located
 from batchnav.errors import EpisodeError, MeshError, NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.console import number_of
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
+
+log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -76,7 +80,7 @@ def played_scene_ids(episodes: Iterable[Episode], scenes_dir: str | Path = SCENE
 def placed(dataset: EpisodeDataset, scenes: Sequence[Scene], config: Any = None) -> EpisodeDataset:
     """The dataset with positions in the frames of its scenes, which have their goals.
 
-    `config`: the task's, whose success distance decides which goals an agent can reach. EpisodeError for the first
+    `config`: the task's, whose success distance decides which goals a stop can reach. EpisodeError for the first
     episode that cannot be played.
     """
     by_name = {scene.name: scene for scene in scenes}
@@ -99,12 +103,17 @@ def check_episodes(
         episodes: episodes with goals of one kind.
         scenes: scenes by scene id, with their goals.
         kind: name of the kind.
-        success_distance: as in `GoalKind.unplayable`.
+        success_distance: as in `GoalKind.out_of_reach`; episodes in which no stop succeeds are logged as a warning.
     """
     episodes = in_scene_frames(episodes, {name: scene.mesh.origin for name, scene in scenes.items()})
+    hopeless: list[str] = []
     for scene_id, group in group_by_scene(episodes).items():
         if scene_id not in scenes:
             raise EpisodeError(f"{group[0].label}: field 'scene_id': found a scene that is not loaded")
-        for _, problem in GOALS[kind].unplayable(group, scenes[scene_id], success_distance):
+        for _, problem in GOALS[kind].unplayable(group, scenes[scene_id]):
             raise EpisodeError(problem)
+        if math.isfinite(success_distance):
+            hopeless += GOALS[kind].out_of_reach(group, scenes[scene_id], success_distance)
+    if hopeless:
+        log.warning("%s in which no stop succeeds, such as %s", number_of(len(hopeless), "episode"), hopeless[0])
     return episodes

@@ -103,8 +103,10 @@ def check_episodes_in(episodes: list[Episode], scene: Scene, kind: str) -> Itera
     goals = GOALS[kind]
     episodes = in_scene_frames(episodes, {scene.name: scene.mesh.origin})
     config = TASKS[goals.task].Config() if goals.task in TASKS else None
-    unplayable = list(goals.unplayable(episodes, scene, success_distance_of(config)))
+    unplayable = list(goals.unplayable(episodes, scene))
     yield from (Finding("error", problem) for _, problem in unplayable)
     bad = {id(episode) for episode, _ in unplayable}
     good = [episode for episode in episodes if id(episode) not in bad]
+    hopeless = goals.out_of_reach(good, scene, success_distance_of(config))
+    yield from (Finding("warning", text) for text in hopeless)
     yield from (Finding(level, text) for level, text in goals.findings(good, episodes, scene))

@@ -281,8 +281,9 @@ class NavEnv(gym.vector.VectorEnv):
                 appearance = bool(needed_appearance(whole) & FROM_FILES)
             scenes = load_played_scenes(dataset, scenes_dir, whole.body.navmesh, appearance, device)
         with named(dataset):
-            is_placed = isinstance(scenes, SceneBank)
-            played = kind_of(task).table(dataset.episodes, scenes) if is_placed else dataset.episodes
+            played: Any = dataset.episodes
+            if isinstance(scenes, SceneBank):
+                played = kind_of(task).table(played, scenes)
             return cls(scenes, num_envs, device, seed, task, config, sensors, played, **options)
 
     @property

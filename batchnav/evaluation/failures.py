@@ -60,7 +60,7 @@ def failure_kinds(
     cameras = _cameras(bank, config, renderer) if kind.failures_need_images and len(failed) else None
     for i in failed.tolist():
         row, episode, trajectory = int(results["scene"][i]), episodes[i], trajectories[i]
-        saw = partial(_saw, cameras, row, kind.goal_name(episode), trajectory)
+        saw = partial(_saw, cameras, row, bank.goal_categories, kind.goal_name(episode), trajectory)
         found[i] = kind.failure(
             FailedEpisode(
                 episode, bank.scenes[row], trajectory.positions, _stopped(trajectory, config), task.success_distance,
@@ -87,10 +87,12 @@ def _cameras(bank: SceneBank, config: NavConfig, renderer: str) -> PoseCameras:
     return PoseCameras(bank, small, renderer=renderer, sources={sensor.spec.name: sensor})
 
 
-def _saw(cameras: PoseCameras | None, scene: int, goal_name: str, trajectory: Trajectory) -> bool:
+def _saw(
+    cameras: PoseCameras | None, scene: int, goal_names: Sequence[str], goal_name: str, trajectory: Trajectory
+) -> bool:
     """True where some image along a trajectory, in a row of the bank, shows a goal of this name."""
     assert cameras is not None
-    number = cameras.frame.bank.goal_categories.index(goal_name)
+    number = goal_names.index(goal_name)
     poses = np.unique(np.column_stack([trajectory.positions, trajectory.headings, trajectory.tilts]), axis=0)
     for begin in range(0, len(poses), POSES_AT_ONCE):
         some = poses[begin : begin + POSES_AT_ONCE]

@@ -169,11 +169,11 @@ class Evaluation:
             found += goal_images(self._environment(part, config))
         return found
 
-    def _environment(self, numbers: Sequence[int], config: NavConfig) -> NavEnv:
+    def _environment(self, numbers: Sequence[int] | np.ndarray, config: NavConfig) -> NavEnv:
         """An environment that plays the episodes with these indices."""
         n, renderer = min(self.num_envs, len(numbers)), self.renderer if config.sensors else "raycast"
         return NavEnv.from_episodes(
-            self.episodes[numbers], n, config=config, scenes=self.bank, renderer=renderer, copy=False
+            self.episodes[[*map(int, numbers)]], n, config=config, scenes=self.bank, renderer=renderer, copy=False
         )
 
     def describe(self, player: Player) -> dict[str, str]:

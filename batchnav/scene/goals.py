@@ -57,7 +57,7 @@ class SceneGoals(NamedTuple):
 
     @property
     def instances(self) -> SceneGoals:
-        """The objects that have images, each as a category of its own, which its object id names."""
+        """The objects that have images. Each is a category of its own, named by its object id."""
         shown = [goal for goal in self.objects if len(goal.images)]
         return self._replace(objects=tuple(goal._replace(category=str(goal.object_id)) for goal in shown))
 

@@ -83,7 +83,7 @@ def test_evaluate_without_its_report(folder, interrupted, monkeypatch):
     ("words", "work", "expected"),
     [
         (
-            ("data", "make-episodes", "floor.ply", "--out", "new.json.gz"), "data.episodes.generate.generate_episodes",
+            ("data", "make-episodes", "floor.ply", "--out", "new.json.gz"), "data.goals.point.generate_episodes",
             "new.json.gz was not written",
         ),
         (

@@ -9,6 +9,7 @@ from batchnav.data.formats import EpisodeDataset
 from batchnav.data.scenes.prepared import save_prepared
 from batchnav.data.scenes.source import mesh_source, stage_source
 from batchnav.data.validate import check_mesh, validate
+from batchnav.envs.nav import NavEnv
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.procedural import make_house
 from batchnav.scene.mesh import load_mesh
@@ -86,6 +87,19 @@ def test_episodes(tmp_path, floor):
     assert "goals[0].position" in found[1][1]
     assert "states a geodesic distance of 9.000 m, found 1.5" in found[2][1]
     assert "'nowhere.glb'" in found[3][1]
+
+
+def test_goals_above_the_floor_that_no_stop_reaches(tmp_path, floor, caplog):
+    """A goal may be 0.5 m above the navmesh, but a stop succeeds only within the task's success distance of it."""
+    low, high = (dataclasses.replace(e, episode_id=str(k)) for k, e in enumerate(episodes_on(str(floor))[:2]))
+    raised = tuple(dataclasses.replace(g, position=(g.position[0], TOP + 0.6, g.position[2])) for g in high.goals)
+    EpisodeDataset([low, dataclasses.replace(high, goals=raised, info={})]).save(tmp_path / "e.json.gz")
+    ((level, text),) = findings(tmp_path / "e.json.gz")
+    assert level == "warning" and "episode '1'" in text and "success distance of 0.2 m, else no stop succeeds" in text
+    NavEnv.from_episodes(tmp_path / "e.json.gz", 2, "cpu", sensors=(), success_distance=1.0)
+    assert not caplog.text
+    NavEnv.from_episodes(tmp_path / "e.json.gz", 2, "cpu", sensors=())
+    assert "1 episode in which no stop succeeds, such as episode '1'" in caplog.text
 
 
 def test_missing_assets(tmp_path):

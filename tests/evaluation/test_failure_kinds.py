@@ -12,6 +12,7 @@ from labelled import labelled_scene, write_named
 
 from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.data.formats.instance_imagenav import InstanceEpisode
+from batchnav.data.formats.objectnav import ObjectNavEpisode
 from batchnav.data.goals.category import (
     EARLY,
     NEVER_SAW,
@@ -84,13 +85,13 @@ def trajectory(scene, poses, last_action):
 )
 def test_each_failure_has_one_kind(category, poses, last_action, kind):
     scene = furnished()
-    bank = SceneBank.pack([scene], "cpu", frozenset({"goal"}))
-    walked, number = [trajectory(scene, poses, last_action)] * 2, CATEGORIES.index(category)
-    episodes = {"success": np.array([0.0, 1.0]), "scene": np.zeros(2, np.int32), "category": np.full(2, number)}
-    assert failure_kinds(bank, CONFIG, episodes, walked).tolist() == [kind, ""]
-    assert failure_kinds(bank, NavConfig(), episodes, walked) is None
-    without = SceneBank.pack([scene], "cpu")
-    assert failure_kinds(without, CONFIG, episodes, walked) is None
+    bank = SceneBank.pack([scene], "cpu", frozenset({"goal"}), goal_categories=CATEGORIES)
+    walked = [trajectory(scene, poses, last_action)] * 2
+    episodes = [ObjectNavEpisode("0", scene.name, *START, object_category=category)] * 2
+    assert failure_kinds(bank, CONFIG, episodes, RESULTS, walked).tolist() == [kind, ""]
+    assert failure_kinds(bank, NavConfig(), episodes, RESULTS, walked) is None
+    without = SceneBank.pack([scene], "cpu", goal_categories=CATEGORIES)
+    assert failure_kinds(without, CONFIG, episodes, RESULTS, walked) is None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_failures_of_instance_imagenav_are_about_the_object_of_the_image(poses, 
     scene, camera = furnished(), np.array([(0.0, 1.0, 0.0, 0.0, 0.0, 1.0)], np.float32)
     goals = scene.goals._replace(objects=tuple(goal._replace(images=camera) for goal in scene.goals.objects))
     scene = scene._replace(goals=goals.instances)
-    bank = SceneBank.pack([scene], "cpu", frozenset({"goal"}))
+    bank = SceneBank.pack([scene], "cpu", frozenset({"goal"}), goal_categories=())
     walked = [trajectory(scene, poses, last_action)] * 2
     chair = str(next(g.object_id for g in scene.goals.objects if g.name.startswith(CHAIR)))
     episodes = [InstanceEpisode("0", scene.name, *START, goal_object_id=chair)] * 2

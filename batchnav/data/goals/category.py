@@ -41,6 +41,7 @@ from batchnav.data.goals.kind import (
     distance_mismatches,
     is_near,
     off_navmesh,
+    too_far,
 )
 from batchnav.data.goals.rules import LABELS, RULES, EpisodeRules, LabelMap, Rules, labels_named, rules_named
 from batchnav.data.goals.view_points import make_goals, with_goals
@@ -189,16 +190,13 @@ class CategoryGoals(GoalKind):
                 skip(f"{scene.name}: found no object of a category with view points")
         return self.generate(complete, per_scene, seed, config)
 
-    def unplayable(
-        self, episodes: Sequence[Any], scene: Scene, success_distance: float = math.inf
-    ) -> Iterator[tuple[Any, str]]:
+    def unplayable(self, episodes: Sequence[Any], scene: Scene) -> Iterator[tuple[Any, str]]:
         """Episodes whose start is off the navmesh, or whose goal has no view point that can be reached."""
         starts = np.array([episode.start_position for episode in episodes], np.float32)
         snapped = scene.navmesh.snap(starts)
         islands = scene.navmesh.island(snapped)
         goals = scene.goals.objects if scene.goals else ()
         reached = {name: _islands(scene, [g for g in goals if g.category == name]) for name in _categories(goals)}
-        close = {name: _islands(scene, [g for g in goals if g.category == name], success_distance) for name in reached}
         for episode, start, place, island in zip(episodes, starts, snapped, islands.tolist(), strict=True):
             category = self.goal_name(episode)
             if problem := off_navmesh("start_position", start, place):
@@ -214,11 +212,20 @@ class CategoryGoals(GoalKind):
                     f"{episode.label}: found view points of {category!r} on other islands of the navmesh only, "
                     f"expected one on the start's island {island}",
                 )
-            elif island not in close[category]:
+
+    def out_of_reach(self, episodes: Sequence[Any], scene: Scene, success_distance: float) -> Iterator[str]:
+        """Episodes whose goal has no view point near the height of the navmesh on the start's island."""
+        goals = scene.goals.objects if scene.goals else ()
+        close = {
+            name: _islands(scene, [g for g in goals if g.category == name], success_distance)
+            for name in _categories(goals)
+        }
+        starts = np.array([episode.start_position for episode in episodes], np.float32).reshape(-1, 3)
+        for episode, island in zip(episodes, scene.navmesh.island(scene.navmesh.snap(starts)).tolist(), strict=True):
+            if island not in close.get(self.goal_name(episode), {island}):
                 yield (
-                    episode,
-                    f"{episode.label}: found no view point of {category!r} within the success distance of "
-                    f"{success_distance:g} m above or below the navmesh, expected at least one, else no stop succeeds",
+                    f"{episode.label}: all view points of {self.goal_name(episode)!r} are farther above or below the "
+                    f"navmesh than the success distance of {success_distance:g} m, so no stop succeeds"
                 )
 
     def findings(self, playable: Sequence[Any], episodes: Sequence[Any], scene: Scene) -> Iterator[Finding]:
@@ -579,12 +586,11 @@ def _categories(goals: Iterable[ObjectGoal]) -> list[str]:
 
 
 def _islands(scene: Scene, goals: Iterable[ObjectGoal], success_distance: float = math.inf) -> set[int]:
-    """Islands of the navmesh on which goals have view points, at less than `success_distance` from the navmesh."""
+    """Islands of the navmesh on which goals have view points, within the success distance of its height."""
     points = np.concatenate([goal.view_points for goal in goals])
     _, islands = _on_navmesh(scene, points)
     if math.isfinite(success_distance):
-        gap = scene.navmesh.geodesic_distance(scene.navmesh.snap(points), points)
-        islands = islands[gap < success_distance]
+        islands = islands[~too_far((scene.navmesh.snap(points) - points)[:, 1], success_distance)]
     return set(islands[islands >= 0].tolist())
 
 

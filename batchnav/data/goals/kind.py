@@ -12,7 +12,6 @@ file with a subclass, and one line:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -31,6 +30,8 @@ from batchnav.tasks.episode_sampling import EpisodeTable
 
 DISTANCE_TOLERANCE = 0.01
 """Tolerance between an episode's stated geodesic distance and the navmesh's, metres, since files round distances."""
+HEIGHT_TOLERANCE = 1e-3
+"""Tolerance of a goal's height above the navmesh, metres."""
 NO_POINTS = np.zeros((0, 3), np.float32)
 Finding = tuple[Literal["error", "warning", "note"], str]
 """Level and text."""
@@ -140,14 +141,16 @@ class GoalKind:
                 skip(str(error))
         return EpisodeDataset(episodes, self.plays[0], format=self.format)
 
-    def unplayable(
-        self, episodes: Sequence[Any], scene: Scene, success_distance: float = math.inf
-    ) -> Iterator[tuple[Any, str]]:
-        """Episodes of one scene that cannot be played, each with the reason. Positions are in the scene's frame.
-
-        An episode cannot be played either if its goal is at least `success_distance` metres above or below the navmesh.
-        """
+    def unplayable(self, episodes: Sequence[Any], scene: Scene) -> Iterator[tuple[Any, str]]:
+        """Episodes of one scene that cannot be played, each with the reason. Positions are in the scene's frame."""
         raise NotImplementedError
+
+    def out_of_reach(self, episodes: Sequence[Any], scene: Scene, success_distance: float) -> Iterator[str]:
+        """One line for each playable episode in which no stop succeeds: its goal is too far above or below the navmesh.
+
+        `success_distance`: metres; paths to a goal are at least as long as its height above the navmesh.
+        """
+        return iter(())
 
     def findings(self, playable: Sequence[Any], episodes: Sequence[Any], scene: Scene) -> Iterator[Finding]:
         """Findings about the episodes of one scene and its goals: stated distances, goals of no use.
@@ -222,15 +225,6 @@ def off_navmesh(field: str, point: np.ndarray, snapped: np.ndarray) -> str:
     return f"field {field!r}: found {found}, expected a point on the navmesh; {there}"
 
 
-def out_of_reach(field: str, point: np.ndarray, gap: float, success_distance: float) -> str:
-    """Error message for a goal [3] that no agent can reach: its distance from the navmesh is too large; "" for others.
-
-    `gap`: distance of the point from the nearest point on the navmesh as success measures it, metres.
-    """
-    if not math.isfinite(gap) or gap < success_distance:
-        return ""
-    found = [round(float(value), 3) for value in point]
-    return (
-        f"field {field!r}: found {found}, {gap:.2f} m above or below the navmesh, expected less than the success "
-        f"distance of {success_distance:g} m, else no stop succeeds"
-    )
+def too_far(gap: np.ndarray, success_distance: float) -> np.ndarray:
+    """bool [N]: heights f32 [N] of goals above the navmesh, metres, at which no stop succeeds."""
+    return np.abs(gap) > success_distance + HEIGHT_TOLERANCE

@@ -5,7 +5,6 @@ Episodes are sampled by the rules of Habitat's generator.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, cast
@@ -15,7 +14,7 @@ import torch
 
 from batchnav.data.episodes import Episode, Goal, episode_table, rotation_of, several_goals
 from batchnav.data.formats.dataset import EpisodeDataset
-from batchnav.data.goals.kind import Finding, GoalKind, ShownGoals, distance_mismatches, off_navmesh, out_of_reach
+from batchnav.data.goals.kind import Finding, GoalKind, ShownGoals, distance_mismatches, off_navmesh, too_far
 from batchnav.data.scenes.islands import keep_islands
 from batchnav.runtime.checks import check_int
 from batchnav.scene.bank import SceneBank
@@ -41,16 +40,14 @@ class PointGoals(GoalKind):
         found = [episode for scene in scenes for episode in generate_episodes(scene, per_scene, seed, config)]
         return EpisodeDataset(found)
 
-    def unplayable(
-        self, episodes: Sequence[Episode], scene: Scene, success_distance: float = math.inf
-    ) -> Iterator[tuple[Episode, str]]:
+    def unplayable(self, episodes: Sequence[Episode], scene: Scene) -> Iterator[tuple[Episode, str]]:
         """Episodes whose start or goal is off the navmesh, or without a path between them."""
         navmesh = scene.navmesh
         starts = np.array([e.start_position for e in episodes], np.float32)
         goals = np.array([e.goals[0].position for e in episodes], np.float32)
         snapped = navmesh.snap(starts), navmesh.snap(goals)
         islands = navmesh.island(snapped[0]), navmesh.island(snapped[1])
-        distances, gaps = navmesh.geodesic_distance(starts, goals), navmesh.geodesic_distance(snapped[1], goals)
+        distances = navmesh.geodesic_distance(starts, goals)
         for i, episode in enumerate(episodes):
             problem = several_goals(episode) or off_navmesh("start_position", starts[i], snapped[0][i])
             problem = problem or off_navmesh("goals[0].position", goals[i], snapped[1][i])
@@ -59,9 +56,18 @@ class PointGoals(GoalKind):
                 problem += f"expected the start's island {islands[0][i]}"
             if not problem and not np.isfinite(distances[i]):
                 problem = "found no path from start to goal"
-            problem = problem or out_of_reach("goals[0].position", goals[i], gaps[i], success_distance)
             if problem:
                 yield episode, f"{episode.label}: {problem}"
+
+    def out_of_reach(self, episodes: Sequence[Episode], scene: Scene, success_distance: float) -> Iterator[str]:
+        """Episodes whose goal is farther above or below the navmesh than a success allows."""
+        goals = np.array([e.goals[0].position for e in episodes], np.float32).reshape(-1, 3)
+        gap = (scene.navmesh.snap(goals) - goals)[:, 1]
+        for i in np.flatnonzero(too_far(gap, success_distance)).tolist():
+            yield (
+                f"{episodes[i].label}: the goal is {abs(gap[i]):.2f} m above or below the navmesh, expected at most "
+                f"the success distance of {success_distance:g} m, else no stop succeeds"
+            )
 
     def findings(self, playable: Sequence[Episode], episodes: Sequence[Episode], scene: Scene) -> Iterator[Finding]:
         """Episodes whose stated distance is not that of the navmesh."""
@@ -89,6 +95,10 @@ class NoGoals(PointGoals):
     """No goal. The episodes of files are starts; tasks ignore the goals that they list."""
 
     name = ""
+
+    def out_of_reach(self, episodes: Sequence[Episode], scene: Scene, success_distance: float) -> Iterator[str]:
+        """None: goals are ignored."""
+        return iter(())
 
     def generate(self, scenes: Sequence[Scene], per_scene: int, seed: int, config: Any) -> EpisodeDataset:
         """Sample starts."""

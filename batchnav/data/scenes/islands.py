@@ -4,8 +4,7 @@ Rules, by name:
 
     all       every island
     largest   the island with the largest area
-    indoor    every island; but if a ceiling covers most of a large one, without those that no ceiling covers, such as
-              roofs and yards
+    indoor    the islands below a ceiling, if some large island is; else every island. Roofs and yards are left out
     NUMBER    one island, as `NavMesh.island` numbers it
 
 Episodes are sampled on islands of radius 1.5 m or more only, as in Habitat.

@@ -3,6 +3,7 @@ import pytest
 from worlds import episodes_on, write_box, write_floor, write_json
 
 from batchnav.data.episodes import scene_name
+from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.play import check_episodes, load_played_scenes
 from batchnav.data.scenes import generated, load
@@ -19,7 +20,7 @@ from batchnav.procedural import FAMILIES, make_house
 )
 def test_what_is_no_scene_is_named(name):
     with pytest.raises(MeshError, match="scene '") as caught:
-        load_scene(name)
+        load_scene(name, scenes_dir=SCENES_DIR)
     assert repr(name) in str(caught.value)
 
 
@@ -192,12 +193,23 @@ def test_a_missing_scene_of_a_dataset_is_named_whole(tmp_path, monkeypatch):
     with pytest.raises(
         MeshError, match=rf"scene '{name}': found no such file here or in data.* --scenes-dir$"
     ) as caught:
-        load_scene(name)
+        load_scene(name, scenes_dir=SCENES_DIR)
     assert "house:SEED" not in str(caught.value)
     with pytest.raises(MeshError, match=rf"scene '{name}': found no file a/x\S+, and no file of this name"):
-        load_scene(f"a/x.scene_dataset_config.json:{name}")
+        load_scene(f"a/x.scene_dataset_config.json:{name}", scenes_dir=SCENES_DIR)
     with pytest.raises(MeshError, match=r"scene 'housee:0': found no such file here .*'house:SEED'"):
-        load_scene("housee:0")
+        load_scene("housee:0", scenes_dir=SCENES_DIR)
     with pytest.raises(MeshError) as caught:
-        load_scene(9999 * "a/" + "b.glb")
+        load_all([9999 * "a/" + "b.glb"])
     assert len(str(caught.value)) < 500
+
+
+def test_a_scene_that_is_added_to_a_dataset_is_found_by_the_same_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "_KEPT", 0.0)
+    write_floor(tmp_path / "stages" / "first.ply")
+    config = write_json(tmp_path / "own.scene_dataset_config.json", {"stages": {"paths": {".ply": ["stages"]}}})
+    assert load_scene(f"{config}:first").name == f"{config}:first"
+    with pytest.raises(MeshError, match="found no scene 'second'"):
+        load_scene(f"{config}:second")
+    write_floor(tmp_path / "stages" / "second.ply")
+    assert load_scene(f"{config}:second").navmesh.area > 0.0

@@ -2,13 +2,14 @@
 
 import os
 
+import numpy as np
 import pytest
 from worlds import write_episodes, write_floor, write_json
 
 import batchnav
-from batchnav.data.scenes.load import search
+from batchnav.data.scenes import search
 from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
-from batchnav.data.scenes.search import Search
+from batchnav.data.scenes.search import Search, first_containing
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import remove_leftovers
 
@@ -82,3 +83,15 @@ def test_leftovers_of_a_name_with_special_characters(tmp_path):
         file.touch()
     remove_leftovers(tmp_path / "a[1].pt")
     assert not left.exists() and other.exists()
+
+
+def test_the_first_text_that_contains_a_word():
+    rng = np.random.default_rng(0)
+    texts, words = (
+        ["".join(rng.choice(list("ab/"), rng.integers(high))) for _ in range(200)] for high in (30, 9)
+    )  # fmt: skip
+    expected = {word: next((i for i, text in enumerate(texts) if word in text), None) for word in words if word}
+    assert first_containing(texts, words) == {word: i for word, i in expected.items() if i is not None}
+    assert first_containing([], ["a"]) == first_containing(["a"], []) == {}
+    deep = "a" * 100_000
+    assert first_containing([deep], [deep, deep[1:], "ab"]) == {deep: 0, deep[1:]: 0}

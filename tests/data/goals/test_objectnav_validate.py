@@ -38,7 +38,7 @@ def dataset(scene, episodes, goals):
     return EpisodeDataset(episodes, "category", found, header_of(ids, ids), "objectnav")
 
 
-def episode(scene, category="chair", start=(3.0, 0.0, 3.0), distance=STRAIGHT):
+def episode(scene, category="chair", start=(3.0, 0.2, 3.0), distance=STRAIGHT):
     info = {"geodesic_distance": distance, "euclidean_distance": distance}
     return ObjectNavEpisode("0", scene, start, rotation_of(0.0), info=info, object_category=category)
 
@@ -49,14 +49,14 @@ def findings(path, data):
 
 
 def test_nothing_is_wrong(scene, tmp_path):
-    chair = goal("chair", 2, (3.0, 0.0, -2.0), (3.1, 0.0, -2.0))
+    chair = goal("chair", 2, (3.0, 0.2, -2.0), (3.1, 0.2, -2.0))
     found = findings(tmp_path / "a.json.gz", dataset(scene, [episode(scene)] * 2, [chair]))
     assert found == [("note", f"{tmp_path / 'a.json.gz'}: category 'chair': 2 episodes, 1 goal, 2 view points")]
 
 
 def test_each_bad_episode_has_a_line(scene, tmp_path):
-    top = (-2.2, 3.0, -2.2)
-    goals = [goal("chair", 2, (3.0, 0.0, -2.0)), goal("bed", 3, top), goal("sofa", 4)]
+    top = (-2.2, 3.2, -2.2)
+    goals = [goal("chair", 2, (3.0, 0.2, -2.0)), goal("bed", 3, top), goal("sofa", 4)]
     episodes = [
         episode(scene), episode(scene, start=(30.0, 0.0, 0.0)), episode(scene, "bed"), episode(scene, distance=9.0),
         episode(scene, "sofa"),
@@ -82,7 +82,7 @@ def test_each_bad_episode_has_a_line(scene, tmp_path):
 
 
 def test_view_points_off_the_navmesh_are_counted(scene, tmp_path):
-    chair = goal("chair", 2, (3.0, 0.0, -2.0), (20.0, 0.0, 0.0), (3.0, 9.0, 0.0))
+    chair = goal("chair", 2, (3.0, 0.2, -2.0), (20.0, 0.0, 0.0), (3.0, 9.0, 0.0))
     found = findings(tmp_path / "a.json.gz", dataset(scene, [episode(scene)], [chair]))
     text = "category 'chair': 2 of 3 view points are off the navmesh, such as [20.0, 0.0, 0.0]"
     assert found[0] == ("warning", f"scene {scene!r}: {text}")
@@ -90,10 +90,16 @@ def test_view_points_off_the_navmesh_are_counted(scene, tmp_path):
 
 
 def test_a_scene_that_is_missing_and_a_file_that_is_broken(scene, tmp_path):
-    chair, path = goal("chair", 2, (3.0, 0.0, -2.0)), tmp_path / "a.json.gz"
+    chair, path = goal("chair", 2, (3.0, 0.2, -2.0)), tmp_path / "a.json.gz"
     absent = [dataclasses.replace(episode(scene), scene_id="nowhere.glb")] * 3
     found = findings(path, dataset("nowhere.glb", absent, [chair]))
     assert [level for level, _ in found] == ["error"] and found[0][1].startswith(f"{path}: scene 'nowhere.glb'")
     assert found[0][1].endswith("; 3 episodes cannot be played")
     ((level, text),) = findings(path, dataset(scene, [episode(scene, "bed")], [chair]))
     assert level == "error" and "found 'bed', expected a category with goals in its scene" in text
+
+
+def test_view_points_above_the_floor_that_no_stop_reaches(scene, tmp_path):
+    chair = goal("chair", 2, (3.0, 0.4, -2.0))
+    found = findings(tmp_path / "a.json.gz", dataset(scene, [episode(scene)], [chair]))
+    assert found[0][0] == "warning" and "the success distance of 0.1 m, so no stop succeeds" in found[0][1]
