@@ -115,7 +115,7 @@ def compile_ptx(monkeypatch):
         device = types.SimpleNamespace(compute_capability=capability)
         monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
         if isinstance(kernel, Kernel):
-            counts = {"items": 1, "blocks": 1, "pixels": 3}.get(kernel.over, 0)
+            counts = {"items": 1, "blocks": 1, "pixels": 3}.get(kernel.over, 0) + kernel.strided
             kernel, argument_types = kernel.cuda, (*[nb.int64] * counts, *argument_types)
         function, signature = getattr(kernel, "py_func", kernel), nb.void(*argument_types)
         ptx, _ = cuda.compile(function, signature, device=False, abi="numba", cc=capability, fastmath=True)

@@ -296,8 +296,7 @@ class NavMesh:
         """Number of concurrent searches (rows of scratch memory) for `count` points."""
         if self.device.type == "cpu":
             return min(count, num_threads())
-        most = min(_CUDA_ROWS, _CUDA_SCRATCH // search_bytes(self._search_size))
-        return min(count, max(most // batch.path.block, 1) * batch.path.block)
+        return min(count, _CUDA_ROWS, max(_CUDA_SCRATCH // search_bytes(self._search_size), 1))
 
     def _memory(self, rows: int, max_corners: int):
         """Scratch memory with at least `rows` rows, cached between calls: as tensors and as kernel arguments."""
@@ -310,7 +309,7 @@ class NavMesh:
     def _run(self, kernel: Kernel, count: int, rows: int, *args: Any) -> None:
         """Run the kernel of a query for `count` points, with this number of scratch rows."""
         if count:
-            kernel(count, self._nav, *map(view, args), rows=rows, threads=rows)
+            kernel(count, self._nav, *map(view, args), rows=rows)
 
     def _points(self, name: str, value: Array) -> tuple[torch.Tensor, bool]:
         """Points as f32 [N, 3] on the device, and True if the argument is a single point."""

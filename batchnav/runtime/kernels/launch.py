@@ -32,7 +32,7 @@ from numba import prange, types
 
 from batchnav.errors import DeviceError
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, exact_cuda_kernel, lean_function
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, exact_cuda_kernel, inline_function
 from batchnav.runtime.kernels.synchronization import OVERLAP_CAPABILITY
 
 
@@ -130,9 +130,17 @@ class BoundKernel:
             raise DeviceError(f"kernel launch: found {result.name}, expected CUDA_SUCCESS")
 
 
-def has_device_arrays(args: tuple) -> bool:
-    """True if an argument or a field of one is an array on a CUDA device."""
-    return next(_arrays(args), None) is not None
+def has_device_arrays(args: tuple) -> bool | None:
+    """True if the first array among the arguments and their fields is on a CUDA device; None without an array."""
+    for argument in args:
+        if isinstance(argument, np.ndarray):
+            return False
+        if isinstance(argument, tuple):
+            if (found := has_device_arrays(argument)) is not None:
+                return found
+        elif hasattr(argument, "gpu_data"):
+            return True
+    return None
 
 
 def _device_of(args: tuple) -> int:
@@ -208,8 +216,9 @@ CUDA_LOOPS = {
         one({index}(row), {rest})""",
     "strided": """
     row = cuda.grid(1)
-    for i in range(row, items, cuda.gridsize(1)):
-        one({index}(i), {rest})""",
+    if row < rows:
+        for i in range(row, items, rows):
+            one({index}(i), {rest})""",
     "queue": """
     row = cuda.grid(1)
     for k in range(row, items.count[0], cuda.gridsize(1)):
@@ -239,16 +248,16 @@ class Kernel:
     [1]; negative entries are skipped on the CPU. Arrays among `args` are results of `view`, of one device.
     """
 
-    def __init__(self, cpu: Any, cuda: Any, over: str, in_rows: bool, block: int):
+    def __init__(self, cpu: Any, cuda: Any, over: str, in_rows: bool, strided: bool, block: int):
         self.cpu, self.cuda, self.block = cpu, cuda, block
-        self.over, self._in_rows = over, in_rows
+        self.over, self.strided, self._in_rows = over, strided, in_rows
 
     def __call__(self, items: Any, *args: Any, rows: int = 1, threads: int = 0) -> None:
         """Run it once. `rows` and `threads`: as in `bind`."""
         if not has_device_arrays(args):
-            self.cpu(*self._on_cpu(items, rows, args))
-        elif grid := self._grid(items, threads):
-            launch(self.cuda, grid, *self._header(items), *args, block=self.block)
+            self.cpu(*self._header(items), *((rows,) if self._in_rows else ()), *args)
+        elif grid := self._grid(items, rows, threads):
+            launch(self.cuda, grid, *self._on_cuda(items, rows), *args, block=self.block)
 
     def bind(
         self, items: Any, *args: Any, rows: int = 1, threads: int = 0, live: tuple[int, ...] = ()
@@ -258,8 +267,8 @@ class Kernel:
         Args:
             items: number of items or a queue.
             *args: the function's arguments without those that the loop provides.
-            rows: CPU: rows of scratch memory, among which the items are divided.
-            threads: CUDA: number of threads, where a thread processes several items; 0: one an item.
+            rows: rows of scratch memory, among which the items are divided: on the CPU, and on CUDA if `strided`.
+            threads: CUDA: number of threads for a queue; 0: one an item.
             live: indices of `args` that change between calls: tensors that the returned function takes, in this order,
                 with shape, strides and dtype of the ones given here.
         """
@@ -269,8 +278,8 @@ class Kernel:
                 return partial(self.cpu, *given)
             at = [len(given) - len(args) + k for k in live]
             return lambda *tensors: self.cpu(*_replaced(given, at, map(view, tensors)))
-        header = self._header(items)
-        bound = BoundKernel(self.cuda, self._grid(items, threads), *header, *args, block=self.block)
+        header = self._on_cuda(items, rows)
+        bound = BoundKernel(self.cuda, self._grid(items, rows, threads), *header, *args, block=self.block)
         places = [len(header) + k for k in live]
 
         def run(*tensors: torch.Tensor) -> None:
@@ -284,16 +293,22 @@ class Kernel:
         """Arguments of the CPU form."""
         return [*self._header(items), *((rows,) if self._in_rows else ()), *args]
 
+    def _on_cuda(self, items: Any, rows: int) -> tuple[Any, ...]:
+        """First arguments of the CUDA form."""
+        return (items, rows) if self.strided else self._header(items)
+
     def _header(self, items: Any) -> tuple[Any, ...]:
         return items if self.over == "pixels" else (items,)
 
-    def _grid(self, items: Any, threads: int) -> int | tuple[int, int, int]:
+    def _grid(self, items: Any, rows: int, threads: int) -> int | tuple[int, int, int]:
         """Number of threads or grid of blocks on CUDA; 0 for no work."""
         if self.over == "pixels":
             number, height, width = items
             return number and (number, -(-height * width // self.block), 1)
         if self.over == "blocks":
             return items * self.block
+        if self.strided:
+            return rows
         return threads or (len(items.agents) if self.over in ("queue", "teams") else items)
 
 
@@ -319,7 +334,7 @@ def kernel(
             meet in `synchronization.first_lane` and `sync_team`; "pixels" of images, with `items` (images, height,
             width); "blocks": the threads of a block share an item on CUDA.
         lanes: CUDA: threads of a team, a power of two up to 32.
-        strided: CUDA: a thread takes several items, if there are fewer threads than items.
+        strided: CUDA: there are as many threads as scratch rows, and a thread takes several items.
         block: CUDA: threads per block.
         index: type of the first arguments.
         fastmath: CUDA: approximate square roots and divisions, and fused operations. Otherwise they are IEEE's, so that
@@ -330,7 +345,7 @@ def kernel(
     """
 
     def decorate(function: Any) -> Kernel:
-        one = function if hasattr(function, "_compile_for_args") else lean_function(function)
+        one = function if hasattr(function, "_compile_for_args") else inline_function(function)
         plain = getattr(function, "py_func", function)
         names = list(inspect.signature(plain).parameters)[GIVEN[over] :]
         in_rows = "row" in names and over != "pixels"
@@ -340,12 +355,12 @@ def kernel(
         cpu = _made(plain, "cpu", [*header, *(["rows"] if in_rows else []), *own], cpu_loop, one)
         if cuda_form is None:
             cuda_loop = CUDA_LOOPS["strided" if strided else over].format(index=index, rest=rest, lanes=lanes)
-            on_cuda = _made(plain, "cuda", [*header, *own], cuda_loop, one)
+            on_cuda = _made(plain, "cuda", [*header, *(["rows"] if strided else []), *own], cuda_loop, one)
             options = {"max_registers": max_registers, "lto": lto}
             made = cuda_kernel(on_cuda, **options) if fastmath else exact_cuda_kernel(on_cuda)
         else:
             made = cuda_form
-        return Kernel(cpu_kernel(cpu), made, over, in_rows, block)
+        return Kernel(cpu_kernel(cpu), made, over, in_rows, strided, block)
 
     return decorate
 
