@@ -68,7 +68,7 @@ class PolicyAgent:
         """Choose an action for each environment.
 
         Args:
-            observations: tensors or arrays [N, ...] by name, or one tensor for an unnamed observation. NaN and integers
+            observations: tensors or arrays [N, ...] by name, or one tensor for an unnamed observation. NaN, infinity and integers
                 out of range are an ArgumentError on the CPU. CUDA does not check them, to avoid a host synchronisation:
                 after NaN an agent's memory stays NaN until `reset`, and it takes the first action.
             episode_start: bool [N], set where these observations begin an episode; None: nowhere (everywhere at the
@@ -128,10 +128,10 @@ class PolicyAgent:
         return result
 
     def _check_values(self, name: str, value: torch.Tensor) -> None:
-        """ArgumentError for NaN, and for an integer out of range; `name`: the observation."""
+        """ArgumentError for NaN or infinity, and for an integer out of range; `name`: the observation."""
         size = self.network.num_categories.get(name)
-        wrong = value.isnan() if size is None else (value < 0) | (value >= size)
+        wrong = ~value.isfinite() if size is None else (value < 0) | (value >= size)
         if wrong.any():
             agents = wrong.reshape(len(wrong), -1).any(1).nonzero().flatten().tolist()
-            found, expected = ("NaN", "numbers") if size is None else ("integers out of range", f"0 to {size - 1}")
+            found, expected = ("NaN or infinity", "finite numbers") if size is None else ("integers out of range", f"0 to {size - 1}")
             raise ArgumentError(f"observations[{name!r}]: found {found} for agents {agents[:8]}, expected {expected}")

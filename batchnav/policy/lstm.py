@@ -163,6 +163,7 @@ class EpisodicLSTM(Memory, nn.RNNBase):
             return self._fused_step(x, starts, state)
         if self._learns_in_place(x, state):
             return self._layer_by_layer(lstm_layer, x, starts, state)
+        state = torch.where(starts[0][:, None], 0.0, state)  # not a product: an earlier episode may have left NaN
         keep = (~starts).to(state.dtype)[..., None].unbind(0)
         hidden, carry = [], []
         for layer in range(self.num_layers):

@@ -198,7 +198,7 @@ def test_agent_refuses_what_does_not_fit(saved):
     with pytest.raises(ArgumentError, match="episode_start"):
         agent.act(obs, episode_start=torch.ones(3, dtype=torch.bool))
     obs["depth"][1, 0, 3, 4] = torch.nan
-    with pytest.raises(ArgumentError, match=r"observations\['depth'\]: found NaN for agents \[1\], expected numbers"):
+    with pytest.raises(ArgumentError, match=r"observations\['depth'\]: found NaN or infinity for agents \[1\], expected finite"):
         agent.act(obs)
     with pytest.raises(ArgumentError, match="num_envs"):
         agent.reset(0)
@@ -318,3 +318,15 @@ def test_unwritable_place(policy, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot be written"):
         save_policy(policy, tmp_path / "file" / "policy.safetensors")
+
+
+def test_a_bad_memory_ends_with_its_episode():
+    """The state of an earlier episode is not read, whatever it holds."""
+    box = spaces.Dict({"pointgoal": spaces.Box(-9.0, 9.0, (2,))})
+    network = ActorCritic(box, spaces.Discrete(4), PolicyConfig(hidden_size=8)).eval()
+    obs, previous, start = {"pointgoal": torch.ones(2, 2)}, torch.zeros(2, dtype=torch.int64), torch.ones(2).bool()
+    with torch.no_grad():
+        good = network.act(obs, previous, start, network.initial_state(2))
+        for bad in (torch.nan, torch.inf):
+            found = network.act(obs, previous, start, torch.full_like(network.initial_state(2), bad))
+            assert found.value.equal(good.value) and found.state.equal(good.state)
