@@ -68,9 +68,9 @@ class PolicyAgent:
         """Choose an action for each environment.
 
         Args:
-            observations: tensors or arrays [N, ...] by name, or one tensor for an unnamed observation. NaN, infinity and integers
-                out of range are an ArgumentError on the CPU. CUDA does not check them, to avoid a host synchronisation:
-                after NaN an agent's memory stays NaN until `reset`, and it takes the first action.
+            observations: tensors or arrays [N, ...] by name, or one tensor for an unnamed observation. NaN, infinity
+                and integers out of range are an ArgumentError on the CPU. CUDA does not check them, to avoid a host
+                synchronisation: after NaN an agent's memory stays NaN, and it takes the first action.
             episode_start: bool [N], set where these observations begin an episode; None: nowhere (everywhere at the
                 first call after `reset`).
             deterministic: take the mode of the action distribution. By default actions are sampled, as in Habitat's
@@ -133,5 +133,7 @@ class PolicyAgent:
         wrong = ~value.isfinite() if size is None else (value < 0) | (value >= size)
         if wrong.any():
             agents = wrong.reshape(len(wrong), -1).any(1).nonzero().flatten().tolist()
-            found, expected = ("NaN or infinity", "finite numbers") if size is None else ("integers out of range", f"0 to {size - 1}")
+            found, expected = "NaN or infinity", "finite numbers"
+            if size is not None:
+                found, expected = "integers out of range", f"0 to {size - 1}"
             raise ArgumentError(f"observations[{name!r}]: found {found} for agents {agents[:8]}, expected {expected}")

@@ -198,7 +198,7 @@ def test_agent_refuses_what_does_not_fit(saved):
     with pytest.raises(ArgumentError, match="episode_start"):
         agent.act(obs, episode_start=torch.ones(3, dtype=torch.bool))
     obs["depth"][1, 0, 3, 4] = torch.nan
-    with pytest.raises(ArgumentError, match=r"observations\['depth'\]: found NaN or infinity for agents \[1\], expected finite"):
+    with pytest.raises(ArgumentError, match=r"observations\['depth'\]: found NaN or infinity for agents \[1\]"):
         agent.act(obs)
     with pytest.raises(ArgumentError, match="num_envs"):
         agent.reset(0)
@@ -323,7 +323,7 @@ def test_unwritable_place(policy, tmp_path):
 def test_a_bad_memory_ends_with_its_episode():
     """The state of an earlier episode is not read, whatever it holds."""
     box = spaces.Dict({"pointgoal": spaces.Box(-9.0, 9.0, (2,))})
-    network = ActorCritic(box, spaces.Discrete(4), PolicyConfig(hidden_size=8)).eval()
+    network = ActorCritic(box, spaces.Discrete(4), policy_config(hidden_size=8, layers=2)).eval()
     obs, previous, start = {"pointgoal": torch.ones(2, 2)}, torch.zeros(2, dtype=torch.int64), torch.ones(2).bool()
     with torch.no_grad():
         good = network.act(obs, previous, start, network.initial_state(2))
