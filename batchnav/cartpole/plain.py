@@ -45,10 +45,10 @@ def start_cart(i, seed, clock, carts_out):
     steps[i] = 0
 
 
-start_carts = kernel(fastmath=True)(start_cart)
+start_carts = kernel(index="np.uint64", fastmath=True)(start_cart)
 
 
-@kernel(fastmath=True)
+@kernel(index="np.uint64", fastmath=True)  # unsigned: no check for negative values
 @inline_function
 def step_cart(i, actions, seed, clock, carts_out):
     """One step of environment i: push, check for the end, restart an ended episode. `clock` counts this step too."""
