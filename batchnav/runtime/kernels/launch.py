@@ -372,6 +372,7 @@ def _made(function: Any, form: str, arguments: list[str], loop: str, one: Any) -
     """
     name = f"{function.__name__.strip('_')}_{form}"
     tree = ast.parse(f"def {name}({', '.join(arguments)}):{loop}\n")
+    node: Any
     for node in ast.walk(tree):
         if hasattr(node, "lineno"):
             node.lineno = node.end_lineno = function.__code__.co_firstlineno
