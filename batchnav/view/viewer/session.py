@@ -115,7 +115,7 @@ class Session:
 
     Args:
         bank: the episodes' scenes, with the appearance that the agents' sensors need.
-        episodes: at least one; their scenes are in the bank.
+        episodes: a dataset of `data.play.placed`, or PointNav episodes; at least one; their scenes are in the bank.
         players: agents by display name; all have one task and body.
         config: environment of the user's agent; default: the first player's.
         renderer: "raycast", "opengl" or "auto".
@@ -124,14 +124,15 @@ class Session:
     def __init__(
         self,
         bank: SceneBank,
-        episodes: EpisodeDataset,
+        episodes: Sequence[Episode],
         players: Mapping[str, Player] | None = None,
         config: NavConfig | None = None,
         renderer: str = "raycast",
     ):
         if not episodes:
             raise ArgumentError("episodes: found none, expected at least one")
-        self.bank, self.episodes, self.renderer = bank, episodes, renderer
+        self.bank, self.renderer = bank, renderer
+        self.episodes = episodes if isinstance(episodes, EpisodeDataset) else EpisodeDataset(list(episodes))
         self.players = dict(players or {})
         self.config = config or next((player.config for player in self.players.values()), NavConfig())
         self.names = [scene.name for scene in bank.scenes]
