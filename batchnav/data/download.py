@@ -195,7 +195,7 @@ def fetch_file(url: str, path: Path, authorization: str, title: str) -> str:
                     raise DownloadError(f"{url}: cannot be downloaded ({problem}); run the same command to continue")
                 time.sleep(2.0**failures / 2)
     with open_regular(part, DownloadError) as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # a file, opened to read bytes
     part.with_name(f"{part.name}.tag").unlink(missing_ok=True)
     os.replace(part, path)
     return found

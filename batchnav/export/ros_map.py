@@ -164,7 +164,7 @@ def _is_open(
     down = np.tile(-up, (len(above) * len(cells), 1))
     found = first_hits(scene, origins, np.concatenate([np.tile(ahead, (count, 1)), down])).reshape(-1, len(cells))
     floor = np.abs(found[count:] - body.agent_height)
-    return (found[:count] > (1.5 - _EDGE) * side).all(0) & (floor <= FLOOR_BAND).all(0)
+    return np.logical_and((found[:count] > (1.5 - _EDGE) * side).all(0), (floor <= FLOOR_BAND).all(0))
 
 
 def _islands_at(navmesh: NavMesh, centres: np.ndarray) -> np.ndarray:

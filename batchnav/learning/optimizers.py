@@ -130,7 +130,7 @@ class Lamb(torch.optim.Optimizer):
         parameters = self._with_gradients(group["params"])
         if not parameters:
             return
-        gradients = [p.grad for p in parameters]
+        gradients: list[torch.Tensor] = [p.grad for p in parameters if p.grad is not None]
         state = [self.state[p] for p in parameters]
         steps, m, v = ([s[key] for s in state] for key in ("num_steps", "exp_avg", "exp_avg_sq"))
         beta1, beta2 = group["betas"]
@@ -161,7 +161,7 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_mul_(u, (group["lr"] * ratio).unbind())
         torch._foreach_sub_(parameters, u)
 
-    def _with_gradients(self, parameters: list[torch.nn.Parameter]) -> list[torch.nn.Parameter]:
+    def _with_gradients(self, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
         """The parameters that have a gradient; `_trusted` and the fused kernels then belong to them."""
         names = [name for name, parameter in zip(self._names, parameters, strict=True) if parameter.grad is not None]
         if names != self._stepped:  # before a CUDA graph records the step: the set stays the same

@@ -12,7 +12,6 @@ as other cells.
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,6 +31,7 @@ from batchnav.sim.simulator import NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.goal_free import ProgressTask, progress_metrics, score_progress
+from batchnav.tasks.task import record_type
 from batchnav.types import Metric
 
 WARP = 32
@@ -312,5 +312,5 @@ class Explore(ProgressTask):
         )  # fmt: skip
 
 
-ExploreState = namedtuple("ExploreState", (*Explore.State._fields, "cells"))
+ExploreState = record_type("ExploreState", (*Explore.State._fields, "cells"), __name__)
 """The state to resume from: the running episode, and the visited cells."""

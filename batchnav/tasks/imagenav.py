@@ -8,7 +8,6 @@ of VC-1 (Majumdar et al., NeurIPS 2023).
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -34,7 +33,7 @@ from batchnav.tasks.goal_task import (
     faces_goal,
     record_score,
 )
-from batchnav.tasks.task import Field
+from batchnav.tasks.task import Field, record_type
 from batchnav.types import Metric
 
 IMAGEGOAL = "imagegoal"
@@ -51,8 +50,10 @@ FACING_ANGLE_DEG = 25.0
 ANGLE_RADIUS = 1.0
 """Distance to the goal within which the angle to go counts, metres."""
 _TWO_PI, _ZERO, _ONE = np.float32(2.0 * math.pi), np.float32(0.0), np.float32(1.0)
-ImageParameters = namedtuple(
-    "ImageParameters", (*GoalParameters._fields, "facing_reward", "facing_angle", "angle_weight", "angle_radius")
+ImageParameters = record_type(
+    "ImageParameters",
+    (*GoalParameters._fields, "facing_reward", "facing_angle", "angle_weight", "angle_radius"),
+    __name__,
 )
 """Numbers that the kernels read: those of `GoalParameters`, of which `success_reward` is that of any success;
 `facing_reward`: further reward of a success within `facing_angle`, radians, of the goal's heading; `angle_weight`:

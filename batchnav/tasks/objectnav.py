@@ -8,7 +8,6 @@ gives (`scene/goal_data.py`); the distances of SPL and success are Detour's.
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,7 +42,7 @@ from batchnav.tasks.episode_sampling import (
 )
 from batchnav.tasks.formulas import spl, step_reward
 from batchnav.tasks.goal_task import METRIC_SPECS, GoalParameters, GoalTask, GoalTaskConfig, record_score
-from batchnav.tasks.task import Field, refuse_where
+from batchnav.tasks.task import Field, record_type, refuse_where
 from batchnav.types import Metric
 
 HM3D = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")
@@ -65,7 +64,7 @@ _NONE = np.int32(-1)
 """`table_index` of a sampled episode: no row."""
 _CATEGORY_DRAWS = 2**31
 """Number of the first draw that depends on a category."""
-ObjectParameters = namedtuple("ObjectParameters", (*GoalParameters._fields, *GoalData._fields))
+ObjectParameters = record_type("ObjectParameters", (*GoalParameters._fields, *GoalData._fields), __name__)
 """Numbers of the configuration and arrays of the goals that the kernels read. Angles are those of view points."""
 
 

@@ -59,6 +59,11 @@ COMMON_FIELDS = {
 """Fields of all tasks."""
 
 
+def record_type(name: str, fields: Iterable[str], module: str) -> Any:
+    """A NamedTuple class whose fields are known at run time only; `module` is the one that defines it, for pickling."""
+    return namedtuple(name, tuple(fields), module=module)
+
+
 class BatchTask:
     """A `batchnav.types.Task`, for the N agents of a simulator.
 
@@ -102,7 +107,7 @@ class BatchTask:
         """Make a NamedTuple class, unless that of a base class has the same fields: kernels are compiled for it."""
         names = tuple(fields)
         if getattr(getattr(cls, name, None), "_fields", None) != names:
-            record: Any = namedtuple(name, names, module=cls.__module__)
+            record = record_type(name, names, cls.__module__)
             record.__qualname__ = f"{cls.__qualname__}.{name}"
             setattr(cls, name, record)
 
