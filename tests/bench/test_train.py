@@ -5,8 +5,14 @@ import dataclasses
 import pytest
 import torch
 from networks import policy_config
+from worlds import write_floor
 
 from batchnav.bench import train as speed_train
+from batchnav.bench.env import main as main_env
+from batchnav.bench.options import EnvOptions
+from batchnav.bench.render import Options, main
+from batchnav.bench.sim import Options as SimOptions
+from batchnav.bench.sim import main as main_sim
 from batchnav.errors import DivergenceError
 from batchnav.runtime.distributed import Ranks
 
@@ -73,3 +79,38 @@ def test_what_diverged_is_not_measured(monkeypatch):
     monkeypatch.setattr(speed_train, "make_policy", diverged)
     with pytest.raises(DivergenceError, match="update 1 has the loss nan"):
         speed_train.main(OPTIONS)
+
+
+# The simulator benchmark
+
+
+def test_fewer_steps_than_a_repeat_has_at_least(run, tmp_path):
+    scene = write_floor(tmp_path / "floor.glb")
+    small = ("--device", "cpu", "--num-envs", "4", "--steps", "2", "--repeats", "1", "--actions", "moving")
+    assert "steps/s" in run("bench", "sim", "--scenes", scene, *small)
+
+
+# Benchmarks of rendering, simulator and environment run with sensors and without
+
+
+def test_frames_per_second_of_what_agents_see(capsys):
+    main(Options(
+        device="cpu", num_agents=(2,), sizes=(8,), scenes=("house:0",), renderers=("raycast",),
+        sensors=("depth", "rgb+depth", "semantic+depth"), repeats=1, peers=False,
+    ))  # fmt: skip
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("raycast", "rgb+depth", "semantic+depth", "frames/s"))
+
+
+def test_steps_per_second(capsys):
+    main_sim(SimOptions(scenes=("house:0",), device="cpu", num_envs=(4,), tasks=("pointnav", "explore")))
+    printed = capsys.readouterr().out
+    assert "pointnav" in printed and "explore" in printed
+
+
+def test_frames_per_second_of_an_environment(capsys):
+    options = EnvOptions(("house:0",), "cpu", (1, 3), ("depth", "rgb+gps"), (8,), seconds=0.01, repeats=2)
+    main_env(options)
+    printed = capsys.readouterr().out
+    assert all(f"{n} {kind} 8x8: " in printed for n in options.num_envs for kind in options.sensors)
+    assert "frames/s" in printed

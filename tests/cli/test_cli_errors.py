@@ -1,14 +1,20 @@
 """Errors of all commands: one line, exit status 1, closed pipes."""
 
+import importlib
 import os
 import subprocess
 import sys
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
 from worlds import write_box, write_floor
 
+from batchnav.bench import options
 from batchnav.cli import main
+from batchnav.cli.bench import SUBCOMMANDS
+from batchnav.config import ranges
+from batchnav.procedural import BENCHMARK_HOUSE
 
 
 @pytest.mark.parametrize(
@@ -148,3 +154,18 @@ def test_a_deleted_working_folder_is_named(tmp_path):
     found = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
     assert found.returncode == 1
     assert found.stderr == "error: working folder: found none, it was deleted; change to another folder\n"
+
+
+# The commands `batchnav bench`: bounds of options, default scene
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_every_numeric_option_of_a_benchmark_has_bounds(name):
+    options = importlib.import_module(f"batchnav.bench.{name}").Options
+    for option, kind in get_type_hints(options).items():
+        if {int, float} & {kind, *get_args(kind)}:
+            assert option in ranges(options)
+
+
+def test_the_scene_of_benchmarks():
+    assert f"house:{BENCHMARK_HOUSE}" == options.SCENE

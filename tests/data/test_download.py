@@ -4,7 +4,9 @@ import gzip
 import hashlib
 import io
 import json
+import shutil
 import tarfile
+import tracemalloc
 import zipfile
 
 import pytest
@@ -14,6 +16,8 @@ from batchnav.data import catalog
 from batchnav.data import download as downloading
 from batchnav.data.catalog import GROUPS, SOURCES, Source, is_present
 from batchnav.data.download import DownloadError, Login, download
+from batchnav.data.files import read_json
+from batchnav.errors import MeshError
 
 
 def zipped(**files):
@@ -269,3 +273,186 @@ def test_the_catalogue_is_whole():
     assert url == "https://api.matterport.com/resources/habitat/hm3d-val-habitat-v0.2.tar"
     assert SOURCES["hm3d_train_semantic_annots_v0.1"].url.endswith("hm3d-train-semantic-annots-v0.1.tar.gz")
     assert catalog.version_folder("hssd-hab", SOURCES["hssd-hab"], downloading.Path("d")).name == "hssd-hab"
+
+
+# Headers of tar archives from strangers: sizes are bounded before they are read
+
+
+def header(kind, size, name="a"):
+    """A tar header with a size of any sign."""
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    block[124:136] = b"%011o\0" % size if size >= 0 else size.to_bytes(12, "big", signed=True)
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+EXTENDED = [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("kind, size", [(tarfile.REGTYPE, -512), *((kind, 3 * 2**29) for kind in EXTENDED)])
+@pytest.mark.parametrize("before", [b"", header(tarfile.REGTYPE, 0)])
+def test_tar_headers_are_bounded_before_they_are_read(pack, kind, size, before, tmp_path):
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(pack(before + header(kind, size) + bytes(2**20)))
+    tracemalloc.start()
+    with pytest.raises(DownloadError, match=rf"found (a member|an extended header) of {size} bytes"):
+        downloading.unpack(path, tmp_path / "out")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**25 and not (tmp_path / "out").exists()
+
+
+def test_a_size_in_a_pax_record_is_checked(tmp_path):
+    record = b"13 size=-512\n"
+    data = header(tarfile.XHDTYPE, len(record)) + record.ljust(512, b"\0") + header(tarfile.REGTYPE, 0) + bytes(1024)
+    (tmp_path / "a.tar").write_bytes(data)
+    with pytest.raises(DownloadError, match=r"-512 bytes|cannot be unpacked"):
+        downloading.unpack(tmp_path / "a.tar", tmp_path / "out")
+
+
+def test_all_tar_headers_together_are_bounded(monkeypatch, tmp_path):
+    monkeypatch.setattr(downloading, "MAX_HEADERS", 10_000)
+    name = header(tarfile.GNUTYPE_LONGNAME, 1024) + b"n" * 100 + bytes(924) + header(tarfile.REGTYPE, 0)
+    (tmp_path / "a.tar").write_bytes(20 * name + bytes(1024))
+    with pytest.raises(DownloadError, match=r"bytes in all, expected at most 65536 and 10000"):
+        downloading.unpack(tmp_path / "a.tar", tmp_path / "out")
+
+
+def test_long_names_are_unpacked(tmp_path):
+    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        with tarfile.open(tmp_path / "a.tar", "w", format=kind) as archive:
+            info = tarfile.TarInfo("/".join(["n" * 60] * 4 + ["é.glb"]))
+            info.size = 5
+            archive.addfile(info, io.BytesIO(b"hello"))
+        (file,) = downloading.unpack(tmp_path / "a.tar", tmp_path / f"out{kind}")
+        assert file.name == "é.glb" and file.read_bytes() == b"hello"
+
+
+def test_members_without_end_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(downloading, "MAX_FILES", 2000)
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(100_000 * header(tarfile.REGTYPE, 0) + bytes(1024), 1))
+    tracemalloc.start()
+    with pytest.raises(DownloadError, match="found more than 2000 files, expected fewer"):
+        downloading.unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23
+
+
+@pytest.mark.parametrize("is_pax", [False, True])
+def test_sparse_files_are_refused(is_pax, tmp_path):
+    data = header(tarfile.GNUTYPE_SPARSE, 512) + bytes(2048)
+    if is_pax:
+        records = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+        data = header(tarfile.XHDTYPE, len(records)) + records.ljust(512, b"\0") + header(tarfile.REGTYPE, 512)
+        data += b"9" * 512 + bytes(1024)
+    (tmp_path / "a.tar").write_bytes(data)
+    with pytest.raises(DownloadError, match="found a sparse file, expected whole ones"):
+        downloading.unpack(tmp_path / "a.tar", tmp_path / "out")
+
+
+# Bounds on reading JSON that hold for any file
+
+JSON_MEMORY = 33
+"""JSON takes at most so many times its text in memory; objects of nothing but an object take the most."""
+
+
+@pytest.mark.parametrize(
+    "piece", ["{}", "[]", '{"":0}', '{"":{}}', '{"":[]}', "[[]]", '"\u0101"', "300", "1.5", "null"]
+)
+def test_the_memory_of_json_is_bounded_by_its_text(tmp_path, piece):
+    path = tmp_path / "a.json"
+    path.write_text(f"[{','.join([piece] * 100_000)}]", encoding="utf-8")
+    tracemalloc.start()
+    try:
+        read_json(path, MeshError)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= (JSON_MEMORY + 6) * path.stat().st_size  # 6: the bytes, and the text with up to 4 per character
+
+
+# Downloads of repositories through huggingface_hub, from a server that answers as Hugging Face does
+
+COMMIT = "a" * 40
+API, BASE = "/api/datasets/me/scenes", f"/datasets/me/scenes/resolve/{COMMIT}"
+TREE = f"{API}/tree/{COMMIT}?recursive=true&expand=false"
+LARGE = {
+    "type": "file", "path": "sub/large.glb", "size": len(CONTENT), "oid": "b" * 40,
+    "lfs": {"oid": hashlib.sha256(CONTENT).hexdigest(), "size": len(CONTENT), "pointerSize": 130},
+}  # fmt: skip
+SMALL = {"type": "file", "path": "read me.md", "size": 5, "oid": hashlib.sha1(b"blob 5\0hello").hexdigest()}
+
+
+@pytest.fixture
+def repository(server, monkeypatch):
+    """A dataset: a large file, a small one, a list of two pages."""
+    server.commit = COMMIT
+    server.files |= {
+        f"{API}/revision/v1": json.dumps({"id": "me/scenes", "sha": COMMIT, "siblings": []}).encode(),
+        TREE: json.dumps([{"type": "directory", "path": "sub", "size": 0, "oid": "c" * 40}, LARGE]).encode(),
+        f"{TREE}&cursor=2": json.dumps([SMALL]).encode(),
+        f"{BASE}/sub/large.glb": CONTENT,
+        f"{BASE}/read%20me.md": b"hello",
+    }
+    server.links[TREE] = f'<{server.url}{TREE}&cursor=2>; rel="next"'
+    source = Source(f"{server.url}/datasets/me/scenes", "scene_datasets/mine", "MIT", "v1", folder="mine")
+    monkeypatch.setitem(SOURCES, "mine", source)
+
+
+def test_a_repository_with_a_token(server, repository, tmp_path):
+    server.login = "Bearer token"
+    with pytest.raises(DownloadError, match=r"access denied \(401\): accept .* and give --username"):
+        download(["mine"], tmp_path, Login(password="wrong"))
+    download(["mine"], tmp_path, Login(password="token"))
+    folder = tmp_path / "scene_datasets" / "mine"
+    assert folder.resolve() == tmp_path / "versioned_data" / "mine"
+    assert (folder / "sub" / "large.glb").read_bytes() == CONTENT and (folder / "read me.md").read_bytes() == b"hello"
+    assert sorted(path.name for path in folder.iterdir()) == ["read me.md", "sub"]
+
+
+def test_an_interrupted_repository_goes_on_and_is_never_taken_for_whole(server, repository, tmp_path):
+    kept = server.files.pop(f"{BASE}/read%20me.md")
+    with pytest.raises(DownloadError, match=r"the server answered 404|cannot be downloaded"):
+        download(["mine"], tmp_path)
+    revision = server.files.pop(f"{API}/revision/v1")
+    with pytest.raises(DownloadError, match="the server answered 404"):
+        download(["mine"], tmp_path)
+    assert not (tmp_path / "scene_datasets").exists()
+    server.files |= {f"{BASE}/read%20me.md": kept, f"{API}/revision/v1": revision}
+    server.requests.clear()
+    download(["mine"], tmp_path)
+    assert (tmp_path / "scene_datasets" / "mine" / "sub" / "large.glb").read_bytes() == CONTENT
+    assert not any(path.endswith("large.glb") and "Range" not in found for path, found in server.requests)
+
+
+def test_a_file_of_another_size_is_refused(server, repository, tmp_path):
+    server.files[f"{BASE}/read%20me.md"] = b"hi"
+    server.sizes[f"{BASE}/read%20me.md"] = 5
+    with pytest.raises(DownloadError, match="cannot be downloaded"):
+        download(["mine"], tmp_path)
+    assert not (tmp_path / "versioned_data" / "mine").exists()
+
+
+@pytest.mark.parametrize("listing", [b"{}", b"[3]", b"[" * 1000, b'[{"type": "file", "path": "../../evil"}]'])
+def test_lists_of_files_that_are_invalid(server, repository, tmp_path, listing):
+    server.links.clear()
+    server.files[TREE] = listing
+    with pytest.raises(DownloadError, match=r"cannot be downloaded|found no files at version v1"):
+        download(["mine"], tmp_path)
+    assert not (tmp_path / "scene_datasets").exists()
+
+
+@pytest.mark.parametrize("path", ["../../evil", "/tmp/evil", "a/../../b"])
+def test_files_write_nowhere_else(server, repository, tmp_path, path):
+    server.links.clear()
+    server.files[TREE] = json.dumps([{**SMALL, "path": path}]).encode()
+    server.files[f"{BASE}/{path}"] = b"hello"
+    with pytest.raises(DownloadError, match=r"cannot be downloaded .*Invalid filename"):
+        download(["mine"], tmp_path / "data")
+    shutil.rmtree(tmp_path / "data", ignore_errors=True)
+    assert not [found for found in tmp_path.rglob("*") if found.is_file()]

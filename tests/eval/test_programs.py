@@ -1,6 +1,7 @@
 """Command lines of studies and example programs: options out of range are one-line errors."""
 
 import importlib
+import json
 import sys
 import typing
 
@@ -8,6 +9,8 @@ import pytest
 
 from batchnav.cli.console import run
 from batchnav.config import ranges
+from batchnav.errors import ArgumentError
+from eval.studies import families, without_map
 
 PROGRAMS = {
     "eval.speed_adapters": "Options", "train.ppo_single_file": "Args",
@@ -54,3 +57,43 @@ def test_a_number_out_of_range_is_a_one_line_error(program, arguments, found, mo
         run(getattr(module, PROGRAMS[program]), pytest.fail, None)
     message = str(stopped.value)
     assert message.startswith(f"error: {found}, expected") and "\n" not in message
+
+
+# Several policies on several episode files: one table per file
+
+
+def test_every_policy_plays_every_file(rooms, checkpoint, monkeypatch):
+    recorded = []
+    monkeypatch.setattr(families, "append_rows", lambda name, rows: recorded.append(rows))
+    files = (rooms / "mine.json.gz", rooms / "mine.json.gz")
+    families.main(families.Options((checkpoint,), files, device="cpu", record=True))
+    first, second = recorded  # one result for each file
+    assert [row["metric"] for row in first] == ["success", "spl", "soft_spl"]
+    assert [row["value"] for row in first] == [row["value"] for row in second]
+    assert all(0.0 <= row["low"] <= row["value"] <= row["high"] <= 1.0 for row in first)
+
+
+# The mapping agent: its map, its path, its actions, and the program from episodes to tables
+
+
+@pytest.mark.parametrize("sees", ["ahead", "around", "map"])
+def test_program(rooms, tmp_path, capsys, sees):
+    """On an empty floor with the goal ahead, an unknown map costs no SPL."""
+    without_map.main(without_map.Options((rooms / "mine.json.gz",), sees, size=16, num_envs=4, out=tmp_path))
+    found = json.loads((tmp_path / f"mine_{sees}.json").read_text())
+    assert found["overall"]["success"]["mean"] == 1.0 and found["overall"]["spl"]["mean"] > 0.98
+    assert "SPL lost" in capsys.readouterr().out
+
+
+def test_invalid_options_are_refused():
+    for options, message in (
+        ({"unknown": 0.5}, r"unknown: found 0\.5, expected a cost of at least 1"),
+        ({"truth_within": -1.0}, r"truth_within: found -1\.0, expected 0 metres or more"),
+        (
+            {"truth_within": 1.0, "sees": "map"},
+            r"truth_within: found 1\.0 with sees map, expected sees ahead or around",
+        ),
+        ({"truth_within": 1.0, "unknown": 2.0}, r"unknown: found 2\.0 with truth_within, expected one of the two"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            without_map.MapPlayer(**options)

@@ -5,15 +5,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from ranks import results_of
 from worlds import write_episodes, write_floor
 
+from batchnav.cli.evaluate import Options
+from batchnav.cli.measure import default_folder
+from batchnav.data.formats import EpisodeDataset
+from batchnav.data.goals.point import generate_episodes
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS, NavConfig
-from batchnav.errors import ArgumentError, NavMeshError
-from batchnav.evaluation.players import ReferencePlayer
+from batchnav.errors import ArgumentError, ConfigError, NavMeshError
+from batchnav.evaluation.players import ReferencePlayer, environment_of, find_players
 from batchnav.evaluation.results import non_default_settings
 from batchnav.evaluation.run import Evaluation
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime import console
+from batchnav.runtime.distributed import Ranks
 from batchnav.scene.mesh import load_mesh
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks.pointnav import PointNavConfig
@@ -99,3 +106,65 @@ def test_rows_name_what_is_not_as_usual():
     assert found.items() >= {"agent_radius": 0.18, "actuation_noise": 0.5, "gps_compass": False}.items()
     assert found.items() >= {"camera_height": 0.88, "hfov_deg": 70.0}.items()
     assert not {"forward_step", "max_steps", "height", "width"} & found.keys()
+
+
+# Episodes shared out over processes: the figures of one, in the file's order
+
+
+def play(ranks, path):
+    evaluation = Evaluation(path, ranks.device, NavConfig(), ranks=ranks)
+    return evaluation.play(ReferencePlayer("greedy", NavConfig())).episodes
+
+
+@pytest.fixture
+def episodes(tmp_path):
+    path = tmp_path / "some.json.gz"
+    EpisodeDataset(generate_episodes(load_scene("house:0"), 7)).save(path)
+    return path
+
+
+def test_each_rank_plays_its_share_and_knows_all_results(tmp_path, episodes):
+    expected = play(Ranks(torch.device("cpu")), episodes)
+    assert len(expected["spl"]) == 7
+    for found in results_of(play, 2, tmp_path / "log", episodes):
+        for name, values in expected.items():
+            np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+# Reference agents play in the environment of a preset; policies keep that of their training
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("task", [None, "objectnav"])
+def test_agents_have_the_presets_environment(task):
+    players = find_players(("random", "shortest_path"), CPU, task, preset="objectnav_mp3d")
+    assert len(players) == 2
+    assert all(player.config == PRESETS["objectnav_mp3d"] for player in players.values())
+
+
+def test_without_a_preset_the_task_has_its_defaults():
+    assert environment_of(None) == NavConfig()
+    assert environment_of("objectnav").task_name == "objectnav"
+
+
+@pytest.mark.parametrize(
+    ("task", "preset", "message"),
+    [
+        (None, "objectnav_mp", "preset: found 'objectnav_mp', expected one of .*objectnav_mp3d"),
+        ("pointnav", "ovon", "config: found ObjectNavConfig, expected PointNavConfig"),
+    ],
+)
+def test_a_preset_must_exist_and_have_the_task(task, preset, message):
+    with pytest.raises(ConfigError, match=message):
+        environment_of(task, preset)
+
+
+def test_policies_refuse_a_preset():
+    with pytest.raises(ArgumentError, match="preset: found ovon with the policy objectnav_rgbd_small, expected"):
+        find_players(("random", "objectnav_rgbd_small"), CPU, preset="ovon")
+
+
+def test_results_of_each_preset_have_a_folder():
+    options = Options(agents=("random",), preset="ovon", split="mini")
+    assert default_folder(options, "objectnav").name == "eval_objectnav_mini_ovon"

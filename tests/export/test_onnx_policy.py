@@ -189,3 +189,17 @@ def test_older_versions_of_pytorch_are_refused(tmp_path, monkeypatch):
     with pytest.raises(MissingPackageError, match=r"export: found PyTorch 2\.6\.0\+cu124, expected 2\.7 or later"):
         export_policy(policy(NavConfig(), replace(SMALL, encoder="simple_cnn")), tmp_path / "policy.onnx")
     assert not list(tmp_path.iterdir())
+
+
+# ONNX files of the bundled policies beside the policies themselves
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["pointnav_h200", "pointnav_plan_small", "pointnav_waypoint_small", "objectnav_rgbd_small", "imagenav_rgb_small"],
+)
+def test_bundled_policies_act_alike(name, tmp_path):
+    path = tmp_path / "policy.onnx"
+    export_policy(name, path)
+    play_beside(load_policy(name), path)

@@ -1,9 +1,11 @@
 """The mapper of one robot beside the maps of an environment."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
@@ -13,6 +15,7 @@ from batchnav.export import RobotMapper
 from batchnav.tasks.explore import ExploreConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
+from docs.figures.robot import FOLDER, record
 
 BOTH = frozenset({"ego_map", "waypoint"})
 CONFIG = NavConfig(sensors=("depth", "waypoint", "ego_map"))
@@ -86,3 +89,21 @@ def test_a_task_without_goal_has_a_map():
     depth = np.full((64, 64), np.nan, np.float32)
     mapper.reset()
     assert mapper.observe(depth, (0.0, 0.0, 0.0))["ego_map"].shape == (1, 1, 48, 48)
+
+
+# The recorded observation of docs/howto/deploy_on_a_robot.md is the simulator's
+
+MOST_BYTES = 100_000
+
+
+@pytest.mark.slow
+def test_the_simulator_records_it_again():
+    depth, rgb, numbers = record()
+    kept = json.loads((FOLDER / "numbers.json").read_text())
+    difference = np.abs(np.asarray(Image.open(FOLDER / "depth.png")).astype(int) - depth)
+    assert (difference > 1).mean() < 0.005  # millimetres; silhouettes may differ between machines
+    assert (np.asarray(Image.open(FOLDER / "rgb.png")) != rgb).mean() < 0.005
+    assert kept.keys() == numbers.keys() and kept["scene"] == numbers["scene"]
+    for name in ("pose", "goal", "pointgoal", "waypoint", "probabilities", "value"):
+        np.testing.assert_allclose(kept[name], numbers[name], atol=1e-3, err_msg=name)
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < MOST_BYTES

@@ -1,6 +1,7 @@
 """Properties of all renderers."""
 
 import copy
+import logging
 import pickle
 
 import numpy as np
@@ -10,10 +11,14 @@ import trimesh
 from banks import DEPTH_ERROR, SILHOUETTES, as_mesh, assert_close, bank_of, render, room, soup, tensors
 from render_reference import pixel_directions, render_reference
 
-from batchnav.errors import ArgumentError
+from batchnav.data.scenes.load import load_scene
+from batchnav.errors import ArgumentError, DeviceError
 from batchnav.geometry.pose import tan_half
+from batchnav.renderers import choose
+from batchnav.renderers.choose import RENDERERS, make_renderer
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
 from batchnav.renderers.raycast import RaycastRenderer
+from batchnav.scene.bank import SceneBank
 from batchnav.scene.mesh import load_mesh
 from batchnav.types import TriangleMesh
 
@@ -213,3 +218,42 @@ def test_bad_arguments_are_named(kind):
     }.items():
         with pytest.raises(ArgumentError, match=f"{name}: found"):
             renderer.render(*arguments)
+
+
+# Renderers by name, and the choice of `auto`
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return SceneBank.pack([load_scene("house:3"), load_scene("house:4")], "cpu")
+
+
+@pytest.mark.parametrize("best", ["raycast", "opengl"])
+def test_auto_takes_the_faster_renderer_and_says_why(bank, opengl, monkeypatch, caplog, best):
+    monkeypatch.setattr(
+        choose, "_seconds", lambda renderer, views: 2.0 if isinstance(renderer, RENDERERS[best]) else 6.0
+    )
+    caplog.set_level(logging.INFO, "batchnav")
+    renderer = make_renderer("auto", bank, 6, height=8, width=8)
+    assert isinstance(renderer, RENDERERS[best])
+    other = next(name for name in RENDERERS if name != best)
+    assert f"renderer: {best}" in caplog.text and f"{best} 3 frames/s" in caplog.text and f"{other} 1 " in caplog.text
+
+
+def test_auto_renders_what_it_times(bank, opengl):
+    assert make_renderer("auto", bank, 6, height=8, width=8).depth.shape == (6, 8, 8)
+
+
+def test_auto_without_opengl_casts_rays_and_says_what_is_missing(bank, monkeypatch, caplog):
+    def missing(*arguments, **options):
+        raise DeviceError("OpenGL: found no libEGL")
+
+    monkeypatch.setitem(RENDERERS, "opengl", missing)
+    caplog.set_level(logging.INFO, "batchnav")
+    assert isinstance(make_renderer("auto", bank, 2, height=8, width=8), RENDERERS["raycast"])
+    assert "opengl: not available (OpenGL: found no libEGL)" in caplog.text
+
+
+def test_an_unknown_renderer_is_named():
+    with pytest.raises(ArgumentError, match="renderer: found 'vulkan', expected one of raycast, opengl, auto"):
+        make_renderer("vulkan", bank_of([room()], "cpu"), 1)

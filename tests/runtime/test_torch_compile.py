@@ -1,12 +1,15 @@
 """torch.compile for a user without a name, as in containers with an arbitrary user id."""
 
+import gc
 import getpass
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 
+from batchnav.runtime import garbage_collection as collector
 from batchnav.runtime import torch_defaults
 from batchnav.runtime.torch_defaults import CACHE, compiled
 
@@ -52,3 +55,35 @@ def test_pytorch_chooses_where_it_can(calls, monkeypatch, tmp_path):
     monkeypatch.setenv(CACHE, str(tmp_path / "mine"))
     compiled(len)
     assert torch_defaults.os.environ[CACHE] == str(tmp_path / "mine") and not (tmp_path / "cache").exists()
+
+
+# Pauses of Python's garbage collector
+
+
+def test_collector_is_paused_until_the_last_resume():
+    """A thread that compiles ends while another records a graph, in which nothing may be collected."""
+    compiling, recording = threading.Event(), threading.Event()
+
+    def compile_meanwhile():
+        with collector.collection_paused():
+            compiling.set()
+            assert recording.wait(300)
+
+    thread = threading.Thread(target=compile_meanwhile)
+    thread.start()
+    assert compiling.wait(300)
+    with collector.collection_paused():
+        recording.set()
+        thread.join()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_a_disabled_collector_stays_disabled():
+    gc.disable()
+    try:
+        with collector.collection_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
