@@ -87,7 +87,7 @@ def _try_sequence(i, sequence, steps, nav, bodies, goal, body, scratch, row):
 
 
 @device_function
-def _best_sequence(i, steps, distance, radius, nav, bodies, goal, body, scratch, row):
+def _best_sequence(i, steps, distance, nav, bodies, goal, body, radius, scratch, row):
     """The sequence of this many steps with the most progress minus costs; -1 where none gets nearer to the goal.
 
     A single step straight ahead is the best where it makes enough progress.
@@ -111,10 +111,14 @@ def _best_sequence(i, steps, distance, radius, nav, bodies, goal, body, scratch,
 
 
 @device_function
-def _plan(i, distance, corner, radius, nav, bodies, goal, body, scratch, row, plan_out):
-    """Keep the shortest sequence of steps that gets nearer to the goal, or to the corner, as the plan of agent i."""
+def _plan(i, path, nav, bodies, goal, body, radius, scratch, row, plan_out):
+    """Keep the shortest sequence of steps that gets nearer to the goal, or to the corner, as the plan of agent i.
+
+    `path`: length of the path to the goal, and its next corner.
+    """
+    distance, corner = path
     for steps in range(1, MAX_STEPS + 1):
-        best = _best_sequence(i, np.int32(steps), distance, radius, nav, bodies, goal, body, scratch, row)
+        best = _best_sequence(i, np.int32(steps), distance, nav, bodies, goal, body, radius, scratch, row)
         if best >= 0:
             plan_out[i, 0], plan_out[i, 2] = steps, best
             _next_turns(i, body, plan_out)
@@ -158,7 +162,7 @@ def next_action(i, nav, bodies, targets, body, radius, scratch, row, plan_out):
         _, angle = goal_in_agent_frame(position, bodies.heading[i], corner)
         if abs(angle) > np.float32(AIMED) * body.turn:
             return LEFT if angle > np.float32(0.0) else RIGHT
-        _plan(i, distance, corner, radius, nav, bodies, goal, body, scratch, row, plan_out)
+        _plan(i, (distance, corner), nav, bodies, goal, body, radius, scratch, row, plan_out)
         if plan_out[i, 0] == 0:
             return STOP
     if plan_out[i, 1] > 0:
