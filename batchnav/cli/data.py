@@ -233,13 +233,13 @@ def _after_validation(path: Path) -> str:
 
 
 def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSource:
-    """Write a Gazebo world as a GLB file in OUT; prints what is left out."""
+    """Write a Gazebo world as OUT/meshes/NAME.glb, beside which no prepared scene stands; prints what is left out."""
     from batchnav.data.gazebo import read_world
     from batchnav.data.scenes.source import mesh_source
     from batchnav.export.glb import save_glb
 
     mesh, left_out = read_world(source, models)
-    file = out / f"{source.stem}.glb"
+    file = out / "meshes" / f"{source.stem}.glb"
     save_glb(mesh, file)
     if left_out.reasons:
         show(str(left_out))

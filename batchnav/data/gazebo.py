@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import urllib.parse
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -25,7 +24,7 @@ from scipy.spatial.transform import Rotation
 from batchnav.data.files import read_text
 from batchnav.data.scenes.asset import Asset, Part
 from batchnav.data.scenes.source import merge_meshes
-from batchnav.errors import MeshError
+from batchnav.errors import MeshError, printable, shortened
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.surface import PLAIN
 from batchnav.types import Material, Surface, TriangleMesh
@@ -40,7 +39,8 @@ _SCHEMES = ("model", "package")
 class ModelPath:
     """Folders in which models are searched, in order.
 
-    The given folders come first, then those of `VARIABLES`, the world's folder, and the folder `models` next to it.
+    The given folders come first, each followed by its folder `models` and the folder that contains it, since URIs name
+    models from either; then those of `VARIABLES`, the world's folder, and the folder `models` next to it.
 
     Args:
         folders: folders that contain a folder for each model.
@@ -53,7 +53,8 @@ class ModelPath:
                 raise MeshError(f"--models: found no folder {folder}, expected one with a folder for each model")
         named = [Path(word) for name in VARIABLES for word in os.environ.get(name, "").split(os.pathsep) if word]
         home = world.absolute().parent
-        self.folders = [*folders, *named, home, home.parent / "models", home / "models"]
+        given = [place for folder in folders for place in (folder, folder / "models", folder.absolute().parent)]
+        self.folders = [*given, *named, home, home.parent / "models", home / "models"]
 
     def find(self, uri: str, folder: Path) -> Path | None:
         """The existing file or folder that a URI names; None where there is none.
@@ -80,22 +81,29 @@ class ModelPath:
 
 
 def model_file(folder: Path) -> Path | None:
-    """The SDF file of a model's folder: that of the latest version in model.config, else model.sdf; None for none."""
+    """The SDF file of a model's folder: that of the latest version in model.config, else model.sdf; None for none.
+
+    A file that model.config names counts only within the folder.
+    """
     config, plain = folder / "model.config", folder / "model.sdf"
     if config.is_file():
         try:
             rows = ET.fromstring(read_text(config, MeshError)).findall("sdf")
         except ET.ParseError:
             rows = []
-        files = {_version(row): folder / (row.text or "").strip() for row in rows if ".." not in (row.text or "")}
-        present = [version for version, file in files.items() if file.is_file()]
+        home = os.path.abspath(folder)
+        files = {_version(row): Path(os.path.abspath(os.path.join(home, (row.text or "").strip()))) for row in rows}
+        present = [
+            version for version, file in files.items() if home in map(str, file.parents) and os.path.isfile(file)
+        ]
         if present:
             return files[max(present)]
     return plain if plain.is_file() else None
 
 
 def _version(row: ET.Element) -> tuple[int, ...]:
-    return tuple(int(word) for word in row.get("version", "0").split(".") if word.isdigit())
+    words = row.get("version", "0")[:100].split(".")
+    return tuple(int(word) for word in words if word.isascii() and word.isdigit())
 
 
 # Geometries of SDF: boxes, cylinders, spheres and planes as meshes, and meshes of files
@@ -117,8 +125,9 @@ def painted(mesh: TriangleMesh, visual: ET.Element) -> TriangleMesh:
         return mesh
     text, material = visual.findtext("material/diffuse"), PLAIN
     if text is not None:
-        color = np.clip(numbers(text, len(text.split())), 0.0, 1.0).tolist()
-        if len(color) in (3, 4):
+        words = text.split(maxsplit=4)
+        if len(words) in (3, 4):
+            color = np.clip(numbers(text, len(words)), 0.0, 1.0).tolist()
             material = Material((color[0], color[1], color[2], 1.0))
     return mesh._replace(surface=Surface(np.zeros(len(mesh.faces), np.int32), (material,)))
 
@@ -127,7 +136,7 @@ def _positive(shape: ET.Element, name: str, count: int = 1) -> np.ndarray:
     """f64 [count]: sizes in metres. ValueError unless all are above 0."""
     values = numbers(shape.findtext(name), count)
     if (values <= 0).any():
-        raise ValueError(f"<{name}>: found {shape.findtext(name)!r}, expected numbers above 0")
+        raise ValueError(f"<{name}>: found {shortened(shape.findtext(name))}, expected numbers above 0")
     return values
 
 
@@ -172,7 +181,7 @@ def _plane(shape: ET.Element) -> tuple[np.ndarray, np.ndarray]:
     x, y = _positive(shape, "size", 2) / 2
     normal = numbers(shape.findtext("normal") or "0 0 1", 3)
     if not np.linalg.norm(normal) > 1e-9:
-        raise ValueError(f"<normal>: found {shape.findtext('normal')!r}, expected a direction")
+        raise ValueError(f"<normal>: found {shortened(shape.findtext('normal'))}, expected a direction")
     normal = normal / np.linalg.norm(normal)
     side = np.cross((0.0, 1.0, 0.0), normal)
     side = side / np.linalg.norm(side) if np.linalg.norm(side) > 1e-6 else np.array((1.0, 0.0, 0.0))
@@ -191,6 +200,8 @@ _SHAPES: dict[str, Callable[[ET.Element], tuple[np.ndarray, np.ndarray]]] = {
 
 _OWN = ("", "__model__", "__root__", "world")
 """Names of a scope's own frame."""
+_LONGEST_CHAIN = 100
+"""Largest number of frames from one to its scope's."""
 
 
 class Scope:
@@ -203,6 +214,7 @@ class Scope:
     def __init__(self, elements: Iterable[ET.Element]):
         self._elements = {name_of(element): element for element in elements}
         self._open: set[str] = set()
+        self._frames: dict[str, np.ndarray] = {}
 
     def pose(self, element: ET.Element) -> np.ndarray:
         """f64 [4, 4]: an element's pose in the scope's frame. ValueError for an unknown frame or one in itself."""
@@ -218,13 +230,18 @@ class Scope:
         """f64 [4, 4]: a frame in the scope's frame."""
         if name in _OWN:
             return np.eye(4)
+        if name in self._frames:
+            return self._frames[name]
         if name not in self._elements or name in self._open:
             raise ValueError(f"frame {name[:60]!r} {'is its own base' if name in self._open else 'is unknown'}")
+        if len(self._open) >= _LONGEST_CHAIN:
+            raise ValueError(f"frame {name[:60]!r} is more than {_LONGEST_CHAIN} frames away from its scope")
         self._open.add(name)
         try:
-            return self.pose(self._elements[name])
+            self._frames[name] = self.pose(self._elements[name])
         finally:
             self._open.discard(name)
+        return self._frames[name]
 
 
 def name_of(element: ET.Element) -> str:
@@ -262,12 +279,14 @@ _TO_WORLD = np.array([[0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [-1.0, 0.0, 0
 """From the axes of ROS to +Y up."""
 _GLTF = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 """From +Y up to +Z up."""
-_NUMBER = re.compile(r"[_\-\s.]*\d+$")
 _FRAMES = ("model", "include", "frame", "link", "joint")
 _LIGHTS = ("sun",)
 """Models of Gazebo without visuals."""
-_DEEPEST, _MOST_PARTS, _MOST_TRIANGLES, _LISTED = 16, 100_000, 2**25, 8
+_DEEPEST, _MOST_PARTS, _MOST_TRIANGLES, _LISTED = 16, 100_000, 2**24, 8
 """Largest depth of nested models, number of visuals and of models, triangles of a world, and names in a message."""
+_LONGEST, _FAR = 200, 10_000.0
+"""Largest number of characters of a category, and of a reason; distance from the other models, metres, beyond which a
+model is left out."""
 
 
 class LeftOut(NamedTuple):
@@ -302,6 +321,7 @@ def read_world(path: Path, models: Sequence[Path] = ()) -> tuple[TriangleMesh, L
     reader = _Reader(ModelPath(models, path))
     try:
         reader.read(root if world is None else world, path.parent)
+        reader.without_far_models()
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
     left_out = LeftOut(reader.reasons, len(reader.meshes) + reader.reasons.total())
@@ -325,8 +345,24 @@ class _Reader:
         self._models = models
         self.meshes: list[TriangleMesh] = []
         self.reasons: Counter[str] = Counter()
+        self._names: list[str] = []
         self._triangles = self._models_read = 0
         self._load = functools.cache(lambda file: load_mesh(file, up="y"))  # in the axes of the file
+        self._parse = functools.cache(_parse)
+
+    def leave_out(self, reason: str) -> None:
+        """Count a part that is left out."""
+        self.reasons[printable(reason)[:_LONGEST]] += 1
+
+    def without_far_models(self) -> None:
+        """Leave out models that stand far from the others: a mesh has no coordinates that are precise for both."""
+        middles = np.array([(mesh.vertices.min(0) + mesh.vertices.max(0)) / 2 for mesh in self.meshes])
+        off = np.linalg.norm(middles - np.median(middles, axis=0), axis=1) if len(middles) else middles
+        for name, metres in zip(self._names, off, strict=True):
+            if metres > _FAR:
+                self.leave_out(f"{name[:60]!r} stands {metres / 1000.0:.0f} km from the other models")
+        near = [metres <= _FAR for metres in off]
+        self.meshes = [mesh for mesh, is_near in zip(self.meshes, near, strict=True) if is_near]
 
     def read(self, world: ET.Element, folder: Path) -> None:
         """Read all models of a world, or of an SDF file without a world."""
@@ -342,7 +378,7 @@ class _Reader:
             try:
                 self._entity(element, _TO_WORLD, scope, folder, item, states.get(name))
             except (ValueError, RecursionError) as error:
-                self.reasons[f"model {name[:60]!r}: {error}"] += 1
+                self.leave_out(f"model {name[:60]!r}: {error}")
 
     def _entity(
         self, element: ET.Element, base: np.ndarray, scope: Scope, folder: Path, item: _Item,
@@ -376,12 +412,12 @@ class _Reader:
         file = model_file(found) if found is not None and found.is_dir() else found
         if file is None:
             if uri.rpartition("/")[2] not in _LIGHTS:
-                self.reasons[f"{uri[:80]} is not found"] += 1
+                self.leave_out(f"{uri[:80]} is not found")
             return None
         try:
-            model = _parse(file).find("model")
+            model = self._parse(file).find("model")
         except MeshError as error:
-            self.reasons[str(error)] += 1
+            self.leave_out(str(error))
             return None
         if model is None:
             return None  # a light or an actor
@@ -417,7 +453,7 @@ class _Reader:
                 raise ValueError(f"geometry {kind[:40]!r} is not read")
             found = painted(found, visual)
         except (MeshError, ValueError) as error:
-            self.reasons[str(error)] += 1
+            self.leave_out(str(error))
             return
         self._triangles += len(found.faces)
         if len(self.meshes) >= _MOST_PARTS or self._triangles > _MOST_TRIANGLES:
@@ -426,6 +462,7 @@ class _Reader:
             )
         part = Part(Asset(Path()), place[:3, :3], place[:3, 3], object_id=item.number, category=item.category)
         self.meshes.append(part.labelled(part.place(found)))
+        self._names.append(item.category)
 
     def _mesh_of(self, mesh: ET.Element, place: np.ndarray, folder: Path) -> tuple[TriangleMesh, np.ndarray]:
         """The mesh of a file, and its place with the scale of the visual. MeshError, ValueError."""
@@ -453,7 +490,8 @@ def _parse(path: Path) -> ET.Element:
 
 
 def _category(name: str) -> str:
-    """A name without numbers at its end: "chair" for "chair_01_002"."""
-    while _NUMBER.search(name) and _NUMBER.sub("", name):
-        name = _NUMBER.sub("", name)
+    """A name without numbers at its end: "chair" for "chair_01_002"; at most `_LONGEST` characters."""
+    name = name[:_LONGEST]
+    while (cut := name.rstrip("0123456789")) != name and (cut := cut.rstrip("_-. \t\n")):
+        name = cut
     return name

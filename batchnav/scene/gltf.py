@@ -119,10 +119,10 @@ class GltfMaterials:
         if source is None:
             named = ", ".join(map(str, extensions)) or "no image"
             raise MeshError(f"found {named}, expected an image that can be read")
-        pixels = self._images.read(source, f"image {source}", lambda: self._bytes(source))
+        pixels = self._images.read(self._key(source), f"image {source}", lambda: self._bytes(source))
         if pixels is None and source != entry.get("source") and "source" in entry:
             source = entry["source"]  # fallback for readers without the extension
-            pixels = self._images.read(source, f"image {source}", lambda: self._bytes(source))
+            pixels = self._images.read(self._key(source), f"image {source}", lambda: self._bytes(source))
         if pixels is None:
             return None
         sampler = _row(self._document.tree.get("samplers", []), entry["sampler"]) if "sampler" in entry else {}
@@ -131,6 +131,13 @@ class GltfMaterials:
         self._textures[number] = len(self.textures)
         self.textures.append(Texture(pixels, wrap, magnify, minify))
         return self._textures[number]
+
+    def _key(self, number: Any) -> Any:
+        """What an image is read from; images of one place are decoded once."""
+        images = self._document.tree.get("images", [])
+        image = images[number] if isinstance(number, int) and 0 <= number < len(images) else {}
+        place = image.get("bufferView", image.get("uri")) if isinstance(image, dict) else None
+        return ("at", place) if isinstance(place, (int, str)) else ("image", str(number))
 
     def _bytes(self, number: Any) -> bytes:
         """Content of an image file; its declared type is ignored."""

@@ -143,4 +143,4 @@ def rgba(image: Image.Image) -> np.ndarray:
         if not (values.min() >= 0.0 and values.max() <= white):  # nor NaN
             raise MeshError(f"has grey values from {values.min():g} to {values.max():g}, expected 0 to {white:g}")
         image = Image.fromarray((values * (255.0 / white) + 0.5).astype(np.uint8))
-    return np.array(image.convert("RGBA"), np.uint8)
+    return np.array(image if image.mode == "RGBA" else image.convert("RGBA"), np.uint8)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +52,8 @@ _KEYS = {"image", "resolution", "origin"}
 """Keys by which a YAML file is recognised as a map."""
 _MOST_CELLS = 2**26
 """Largest number of cells of a map."""
+_AT_A_TIME = 2**20
+"""Number of channel values that are read at a time, as floats."""
 _FAR = 1e7
 """Largest coordinate of an origin, metres."""
 
@@ -119,11 +122,13 @@ def read_map(path: Path) -> RosMap:
     if not isinstance(negate, int) or negate not in (0, 1):  # also False and True
         raise MeshError(f"field 'negate': found {shortened(negate)}, expected 0 or 1")
     inflated_by = _number({"inflated_by": 0.0, **data}, "inflated_by", 0.0, 1e4)
-    pixels = _image(data, path)
-    unknown = _unknown(pixels, bool(negate)) if mode == "trinary" else None
-    if unknown is not None and pixels.shape[2] in (2, 4) and (pixels[..., -1] == 1.0).all():
+    pixels, white = _image(data, path)
+    rows = max(1, _AT_A_TIME // pixels[0].size)
+    parts = [slice(k, k + rows) for k in range(0, len(pixels), rows)]
+    unknown = _joined(_unknown(pixels[part] / white, bool(negate)) for part in parts) if mode == "trinary" else None
+    if unknown is not None and pixels.shape[2] in (2, 4) and (pixels[..., -1] == white).all():
         pixels = pixels[..., :-1]
-    cells = _cells(pixels, mode, bool(negate), occupied, free)
+    cells = np.concatenate([_cells(pixels[part] / white, mode, bool(negate), occupied, free) for part in parts])
     if unknown is not None and (lost := unknown & (cells == FREE)).any():
         shade = 255 - _SHADES[UNKNOWN] if negate else _SHADES[UNKNOWN]
         log.warning(
@@ -195,7 +200,17 @@ def _origin(data: dict) -> tuple[float, float, float]:
     return x, y, yaw
 
 
-def _image(data: dict, path: Path) -> np.ndarray:
+def _joined(parts: Iterable[np.ndarray | None]) -> np.ndarray | None:
+    """The rows of all parts; None where a part is None. Later parts are not made then."""
+    found = []
+    for part in parts:
+        if part is None:
+            return None
+        found.append(part)
+    return np.concatenate(found)
+
+
+def _image(data: dict, path: Path) -> tuple[np.ndarray, float]:
     """The image that a map names. An absolute path must lie in the map's data root, as a relative one."""
     name = data.get("image")
     if not isinstance(name, str) or not name:
@@ -207,8 +222,11 @@ def _image(data: dict, path: Path) -> np.ndarray:
         raise MeshError(f"image {name[:60]!r}: {error}") from error
 
 
-def _open(data: bytes) -> np.ndarray:
-    """Channels of an image in 0..1, f64 [rows, columns, channels]: grey or RGB, and alpha where the image has it."""
+def _open(data: bytes) -> tuple[np.ndarray, float]:
+    """Channels of an image, integers [rows, columns, channels], and the value of white.
+
+    Channels are grey or RGB, and alpha where the image has it.
+    """
     image = open_image(data, _FORMATS)
     if image.width * image.height > _MOST_CELLS:
         raise MeshError(f"has {image.width} x {image.height} pixels, expected at most {_MOST_CELLS}")
@@ -220,7 +238,7 @@ def _open(data: bytes) -> np.ndarray:
         elif image.mode not in ("L", "LA", "RGB", "RGBA", "I", "I;16", "I;16B"):
             image = image.convert("L")
         white = 65535.0 if image.mode.startswith("I") else 255.0
-        pixels = np.asarray(image, np.float64) / white
+        pixels = np.asarray(image)
     except MemoryError:
         raise
     except Exception as error:
@@ -228,7 +246,7 @@ def _open(data: bytes) -> np.ndarray:
             found = f"{image.width} x {image.height} pixels in its header and {len(data) - head} bytes after it"
             raise MeshError(f"found {found}, expected {image.width * image.height} pixels ({error})") from error
         raise MeshError(f"cannot be decoded ({type(error).__name__}: {error})") from error
-    return pixels.reshape(*pixels.shape[:2], -1)
+    return pixels.reshape(*pixels.shape[:2], -1), white
 
 
 def _unknown(pixels: np.ndarray, negate: bool) -> np.ndarray | None:
@@ -285,8 +303,13 @@ def map_mesh(grid: RosMap) -> tuple[np.ndarray, np.ndarray, Surface]:
             f"found no free cell ({occupied} occupied, {free.size - known} unknown of {free.size}), expected some; "
             "check negate, free_thresh and mode"
         )
+    sides = [(axis, step) for axis in (0, 1) for step in (-1, 1)]
+    num_walls = sum(_num_runs(_edges(free, *side)) for side in sides)
+    if num_walls > MOST_QUADS:  # before work that takes a hundred bytes for each
+        count = num_walls + 2 * _num_runs(free)
+        raise MeshError(f"has {count} walls and pieces of floor, expected at most {MOST_QUADS}; remove its noise")
     floor = _rectangles(free)
-    walls = [_walls(free, axis, step) for axis in (0, 1) for step in (-1, 1)]
+    walls = [_walls(free, *side) for side in sides]
     if (count := 2 * len(floor) + sum(map(len, walls))) > MOST_QUADS:
         raise MeshError(f"has {count} walls and pieces of floor, expected at most {MOST_QUADS}; remove its noise")
     left, right, low, high = floor.T.astype(np.float64)
@@ -312,6 +335,11 @@ def _runs(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return row, first, np.nonzero(change == -1)[1]
 
 
+def _num_runs(mask: np.ndarray) -> int:
+    """Number of runs of True in the rows of a mask."""
+    return int(np.count_nonzero(mask[:, 1:] & ~mask[:, :-1]) + np.count_nonzero(mask[:, 0]))
+
+
 def _rectangles(mask: np.ndarray) -> np.ndarray:
     """i64 [R, 4]: first and end column, first and end row of disjoint rectangles that cover a mask.
 
@@ -327,6 +355,17 @@ def _rectangles(mask: np.ndarray) -> np.ndarray:
     return np.stack([first[start], end[start], row[start], row[last] + 1], axis=1)
 
 
+def _edges(free: np.ndarray, axis: int, step: int) -> np.ndarray:
+    """Mask with a row for each line of cells: True where a free cell ends towards `step`; arguments as in `_walls`."""
+    grid = free if axis == 0 else free.T
+    neighbour = np.zeros_like(grid)
+    if step > 0:
+        neighbour[:, :-1] = grid[:, 1:]
+    else:
+        neighbour[:, 1:] = grid[:, :-1]
+    return (grid & ~neighbour).T
+
+
 def _walls(free: np.ndarray, axis: int, step: int) -> np.ndarray:
     """f64 [W, 4, 3]: quads (column, row, height) on the edges where free cells end.
 
@@ -335,13 +374,7 @@ def _walls(free: np.ndarray, axis: int, step: int) -> np.ndarray:
         axis: 0 for edges between columns, 1 for edges between rows.
         step: direction from a free cell to its neighbour.
     """
-    grid = free if axis == 0 else free.T
-    neighbour = np.zeros_like(grid)
-    if step > 0:
-        neighbour[:, :-1] = grid[:, 1:]
-    else:
-        neighbour[:, 1:] = grid[:, :-1]
-    line, first, end = _runs((grid & ~neighbour).T)
+    line, first, end = _runs(_edges(free, axis, step))
     line = line + (step > 0)
     ends = (first, end) if (step > 0) == (axis == 1) else (end, first)
     bottom = np.stack([np.stack([line, at], axis=1) for at in ends], axis=1).astype(np.float64)

@@ -1,6 +1,7 @@
 """Gazebo worlds as scenes: poses by closed forms, meshes against trimesh's reader."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -293,7 +294,57 @@ def test_from_a_world_to_a_scene(tmp_path, capsys):
     at = [[-1, 0, -2], [1, 0, 2]]  # beside the table: (x, y) of ROS is (-z, -x)
     assert scene.navmesh.is_navigable(np.array([[1, 0, -2], [1, 0, 2], [-1, 0, 2]], np.float32)).all()
     assert not scene.navmesh.is_navigable(np.array(at[:1], np.float32)).any()
-    named = trimesh.load_scene(tmp_path / "out" / "home.glb")
+    named = trimesh.load_scene(tmp_path / "out" / "meshes" / "home.glb")
     assert {"floor_1", "walls_2", "table_3"} <= set(named.graph.nodes)
     with pytest.raises(MeshError, match="a world of Gazebo; import it"):
         batchnav.load_scene(world)
+    episodes = tmp_path / "out" / "episodes.json.gz"
+    assert f"batchnav data make-episodes {tmp_path / 'out'} --out {episodes}" in text
+    main(["data", "make-episodes", str(tmp_path / "out"), "--out", str(episodes), "--per-scene", "3"])
+    assert len(batchnav.load_episodes(episodes)) == 3
+
+
+def test_models_of_a_repository_are_found_from_its_folder_and_from_the_one_that_holds_it(tmp_path):
+    """URIs name models from the folder of models, or from the repository."""
+    write_model(tmp_path / "repo" / "models" / "table", box())
+    body = "<include><uri>model://table</uri></include><include><uri>model://models/table</uri></include>"
+    world = write_world(tmp_path / "elsewhere" / "home.world", body)
+    for folder in (tmp_path / "repo" / "models", tmp_path / "repo"):
+        mesh, left_out = read_world(world, [folder])
+        assert not str(left_out) and len(np.unique(mesh.surface.object_id)) == 2
+
+
+def test_a_far_model_is_left_out_by_name(tmp_path):
+    body = "".join(model(f"chair_{k}", link(box()), pose=f"<pose>{k} 0 0 0 0 0</pose>") for k in range(4))
+    far = model("antenna", link(box()), pose="<pose>343000 0 0 0 0 0</pose>")
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", body + far))
+    assert str(left_out) == "left out 1 of 5 parts (20%): 'antenna' stands 343 km from the other models (1)"
+    assert mesh.origin == (0.0, 0.0, 0.0) and len(np.unique(mesh.surface.object_id)) == 4
+
+
+@pytest.mark.parametrize("name", ["{outside}/secret.sdf", "../../secret.sdf", "a" * 5000, ""])
+def test_a_file_of_a_model_lies_in_its_folder(tmp_path, name):
+    """model.config names files of its folder only; `model.sdf` counts otherwise."""
+    (tmp_path / "secret.sdf").write_text("<sdf version='1.6'><model name='secret'/></sdf>")
+    folder = tmp_path / "models" / "table"
+    folder.mkdir(parents=True)
+    (folder / "model.sdf").write_text("<sdf version='1.6'/>")
+    text = name.format(outside=tmp_path)
+    (folder / "model.config").write_text(f"<model><sdf version='1.6'>{text}</sdf></model>")
+    assert model_file(folder) == folder / "model.sdf"
+
+
+def test_names_and_chains_of_frames_take_time_in_proportion(tmp_path):
+    """A name of 100 kB, sizes of 9 MB, and 90 frames on another under 3,000 models, each computed once."""
+    begin = time.process_time()
+    frames = "".join(
+        f"<frame name='f{k}'><pose relative_to='{f'f{k - 1}' if k else ''}'>0.01 0 0 0 0 0</pose></frame>"
+        for k in range(90)
+    )
+    last = "<pose relative_to='f89'>0 0 0 0 0 0</pose>"
+    many = "".join(model(f"m{k}", link(box()), pose=last) for k in range(3000))
+    names = model("_1" * 50_000 + "x", link(box())) + model("long", link(box("1 " * 4_500_000)))
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", frames + many + names))
+    assert in_ros(mesh, 1).mean(0) == pytest.approx([0.9, 0, 0], abs=1e-4)
+    assert len(str(left_out)) < 400 and max(map(len, mesh.surface.categories)) <= 200
+    assert time.process_time() - begin < 20

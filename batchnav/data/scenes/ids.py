@@ -28,8 +28,10 @@ from batchnav.procedural import FAMILIES, SceneFamily
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 
-_SEED_RANGES = re.compile(r"([^:]+):(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*)", re.ASCII)
+_SEED_RANGES = re.compile(r"([^:]+):(\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*)", re.ASCII)
 """A word, and numbers and ranges of numbers."""
+_MOST_SEEDS = 1_000_000
+"""Largest number of seeds of a name."""
 SceneLoader = Callable[[str, NavMeshSettings | None, AppearanceConfig | bool], Scene]
 """load(name, settings, appearance): the scene id, or the path of the file that was found; the others as in
 `load_scene`."""
@@ -122,6 +124,8 @@ def scene_ids(names: Iterable[str]) -> list[str]:
         seeds = _SEED_RANGES.fullmatch(name)
         if seeds and (seeds[1] in FAMILIES or f"{seeds[1]}:" in SCENE_SOURCES):
             parts = [(*map(int, part.split("-")),) for part in seeds[2].split(",")]
+            if (count := sum(part[-1] - part[0] + 1 for part in parts)) > _MOST_SEEDS:
+                raise MeshError(f"{name}: found {count} seeds, expected at most {_MOST_SEEDS}")
             found = [f"{seeds[1]}:{seed}" for part in parts for seed in range(part[0], part[-1] + 1)]
             if any(part[0] > part[-1] for part in parts):
                 found = []

@@ -28,6 +28,8 @@ _KNEE = 0.5
 _COVERED, _OPEN = 0.5, 0.1
 """An island is indoors if a larger share of it than the first is below a ceiling, outdoors if a smaller one than the
 second."""
+_BUILDING = 0.1
+"""Smallest area of all islands indoors, as a share of the largest island, for which islands outdoors are left out."""
 
 
 def check_rule(rule: str) -> str:
@@ -35,6 +37,13 @@ def check_rule(rule: str) -> str:
     if rule in RULES or (rule.isascii() and rule.isdigit()):
         return rule
     raise ArgumentError(f"islands: found {rule!r}, expected {', '.join(RULES)}, or the number of an island")
+
+
+def dropped_islands(scene: Scene, rule: str) -> str:
+    """The playable islands that a rule leaves out, with their areas; empty for none."""
+    kept = choose_islands(scene, rule)
+    found = [each for each in list_islands(scene.navmesh.data) if each.is_playable and each.number not in kept]
+    return ", ".join(map(str, found))
 
 
 def keep_islands(scene: Scene, rule: str) -> Scene:
@@ -63,7 +72,8 @@ def choose_islands(scene: Scene, rule: str) -> list[int]:
 
 def outdoor_islands(found: list[Island], covered: np.ndarray) -> list[int]:
     """Numbers of the islands that the rule `indoor` leaves out; `covered` is the result of `ceiling_above`."""
-    if not any(island.is_playable and covered[island.number] > _COVERED for island in found):
+    indoors = sum(island.area for island in found if island.is_playable and covered[island.number] > _COVERED)
+    if indoors <= _BUILDING * max(island.area for island in found):
         return []
     return [island.number for island in found if covered[island.number] < _OPEN]
 

@@ -53,7 +53,7 @@ of the mesh's extent that an object does not span along two axes."""
 _RESTS, _CLEARER, _CLEAR_OF_FEW = 0.5, 0.2, 0.65
 """Smallest share of objects that rest on something along the axis that points up, and by how much it is larger than
 along other axes, also with fewer objects than `_FEWEST_OBJECTS`."""
-_STOREY_HEIGHT, _TALL = (2.0, 4.5), 5.0
+_STOREY_HEIGHT, _TALL = (2.0, 4.5), 4.0
 """Range of the height of a storey, and height above which a mesh as narrow as that may lie on its side, metres."""
 
 
@@ -239,7 +239,7 @@ def _sideways(corners: np.ndarray, normal: np.ndarray) -> tuple[Up | None, str] 
         for axis, faces in enumerate((np.abs(normal) > _FACING * length[:, None]).T)
     ]
     narrow, (low, high) = min(extent[0], extent[2]), _STOREY_HEIGHT
-    if not low <= narrow <= high or extent[1] < _TALL or area[1] >= max(area[0], area[2]):
+    if not low <= narrow <= high or extent[1] < max(_TALL, 1.3 * narrow) or area[1] >= max(area[0], area[2]):
         return None
     axes: tuple[Up, Up] = ("x", "-x") if area[0] > area[2] else ("z", "-z")
     turn = rotation_of(axes[0]).T

@@ -24,6 +24,12 @@ def test_what_is_no_scene_is_named(name):
     assert repr(name) in str(caught.value)
 
 
+def test_ranges_take_any_seed_but_not_too_many():
+    assert scene_ids(["house:7200000-7200002,5"]) == [f"house:{seed}" for seed in (7200000, 7200001, 7200002, 5)]
+    with pytest.raises(MeshError, match="house:0-99999999999: found 100000000000 seeds, expected at most 1000000"):
+        scene_ids(["house:0-99999999999"])
+
+
 def test_house_by_seed():
     (scene,) = load_all(["house:100003"])
     mesh = make_house(100003)
