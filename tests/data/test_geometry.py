@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+import trimesh
 from geometry import AXES, DEPTH, HEIGHT, WIDTH, hall, shell, slab, turned, write
 
 from batchnav.cli import data as cli
@@ -225,6 +226,20 @@ def test_roofs(tmp_path, capsys, caplog):
         load_scene(path, islands="7")
     cli.command(["make-episodes", str(path), "--out", str(tmp_path / "e.json.gz"), "--per-scene", "20"])
     assert "left out 1 island of" in capsys.readouterr().out
+
+
+def test_the_floor_of_a_hall_without_a_roof_is_kept(tmp_path, caplog):
+    """Indoors are only the lower boards of shelves, which are small beside the floor. A yard is left out by name."""
+    floor = [slab((0, -0.2, 0), (16, 0, 12))]
+    shelves = [slab((2, y, 2), (6, y + 0.1, 6)) for y in (0.6, 2.8)]  # a board of 4 x 4 m, and one above
+    path = write(trimesh.util.concatenate(floor + shelves), tmp_path / "hall.obj")
+    kept = load_scene(path, islands="indoor").navmesh
+    assert kept.area == pytest.approx(load_scene(path).navmesh.area) and kept.area > 150
+    house = [hall(), slab((20, -0.2, 0), (30, 0, 10))]  # a house of 24 m², and a yard of 100 m² beside it
+    path = write(trimesh.util.concatenate(house), tmp_path / "house.obj")
+    with caplog.at_level("INFO", "batchnav"):
+        assert load_scene(path, islands="indoor").navmesh.area < 30
+    assert "left out island" in caplog.text and "`all` keeps every island" in caplog.text
 
 
 def test_queries_of_one_island(tmp_path):
