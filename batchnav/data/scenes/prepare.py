@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from batchnav.data.parallel import in_parallel
 from batchnav.data.scenes.asset import Frame, axis_of
 from batchnav.data.scenes.checks import navmesh_outside, origin_warning, unit_warning
-from batchnav.data.scenes.islands import ceiling_above, describe_islands
+from batchnav.data.scenes.islands import ceiling_above, describe_islands, dropped_islands, keep_islands
 from batchnav.data.scenes.orientation import mesh_warnings
 from batchnav.data.scenes.prepared import SUFFIX, fingerprint, load_prepared, made_from, save_prepared
 from batchnav.data.scenes.source import SceneSource
@@ -134,7 +135,10 @@ def _prepare_one(source: SceneSource, out: Path | None, describe: bool) -> Outco
         if not fresh:
             mesh = source.load_mesh()
             warnings += [finding.text for finding in check_mesh(mesh, source.name, source.frame)]
-            scene, misfits = source.make(mesh)
+            scene, misfits = dataclasses.replace(source, islands="all").make(mesh)
+            if dropped := dropped_islands(scene, source.islands):
+                warnings.append(f"{source.name}: left out {dropped}; `--islands all` keeps every island")
+            scene = keep_islands(scene, source.islands)
             warnings += misfits
             if navmesh is not None:  # written first: a prepared scene implies a complete navmesh
                 scene.navmesh.save(navmesh)

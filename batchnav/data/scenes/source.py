@@ -21,7 +21,7 @@ from batchnav.data.scenes.annotations import (
 )
 from batchnav.data.scenes.asset import Asset, Frame, Part, asset_of, frame_of, stage_frame
 from batchnav.data.scenes.checks import check_fit
-from batchnav.data.scenes.islands import check_rule, describe_islands, dropped_islands, keep_islands
+from batchnav.data.scenes.islands import check_rule, describe_islands, keep_islands
 from batchnav.data.scenes.orientation import mesh_warnings, orientation_problem
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.navmesh import file as navmesh_file
@@ -179,8 +179,6 @@ class SceneSource:
         semantic = self.load_semantic_mesh(appearance)
         scene = make_scene(self.name, mesh, self.load_navmesh(mesh, settings), semantic=semantic)
         warnings = check_fit(scene, str(self.navmesh)) if self.navmesh else []
-        if self.islands != "all" and (dropped := dropped_islands(scene, self.islands)):
-            log.info("%s: left out %s (`--islands %s`; `all` keeps every island)", self.name, dropped, self.islands)
         return keep_islands(scene, self.islands), warnings
 
     def adjusted(
