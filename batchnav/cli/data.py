@@ -19,7 +19,7 @@ from batchnav.errors import ArgumentError
 from batchnav.runtime.command_line import call_subcommand
 from batchnav.runtime.console import next_command, number_of
 from batchnav.runtime.files import check_target, check_writable
-from batchnav.scene.frames import Up
+from batchnav.scene.axes import Up
 
 if TYPE_CHECKING:
     from batchnav.data.scenes.prepare import Outcome

@@ -21,7 +21,7 @@ from batchnav.runtime.checks import check_number
 from batchnav.runtime.command_line import call_subcommand
 from batchnav.runtime.console import next_command, number_of, terminal
 from batchnav.runtime.files import check_target
-from batchnav.scene.frames import Up
+from batchnav.scene.axes import Up
 
 log = logging.getLogger(__name__)
 

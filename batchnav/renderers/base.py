@@ -42,19 +42,19 @@ def check_poses(num_agents: int, device: torch.device, scene_index, position, he
     check_tensor("tan_half_hfov", tan_half_hfov, (num_agents,), torch.float32, device)
 
 
-class Poses(NamedTuple):
-    """Arguments of one call, checked and with defaults filled in: contiguous tensors on the bank's device."""
+class CameraPoses(NamedTuple):
+    """Poses of N cameras, in the order of a renderer's arguments: contiguous tensors on the bank's device."""
 
-    scene_index: Tensor
-    """i32 [N]."""
+    scene: Tensor
+    """i32 [N]: rows of the scene bank."""
     position: Tensor
-    """f32 [N, 3]."""
+    """f32 [N, 3], metres."""
     heading: Tensor
-    """f32 [N]."""
+    """f32 [N], radians."""
     pitch: Tensor
-    """f32 [N]."""
+    """f32 [N], radians, up is positive."""
     tan_half_hfov: Tensor
-    """f32 [N]."""
+    """f32 [N]: tan(hfov / 2), half the image's width at distance 1."""
 
 
 class Renderer(ABC):
@@ -119,21 +119,21 @@ class Renderer(ABC):
         """
         return self._visibility(self._poses(scene_index, position, heading, pitch, tan_half_hfov))
 
-    def _poses(self, scene_index, position, heading, pitch, tan_half_hfov) -> Poses:
+    def _poses(self, scene_index, position, heading, pitch, tan_half_hfov) -> CameraPoses:
         pitch = self._level if pitch is None else pitch
         tan_half_hfov = self._tan_half if tan_half_hfov is None else tan_half_hfov
         poses = scene_index, position, heading, pitch, tan_half_hfov
         check_poses(self.num_agents, self.device, *poses)
-        return Poses(*((pose.detach() if pose.requires_grad else pose).contiguous() for pose in poses))
+        return CameraPoses(*((pose.detach() if pose.requires_grad else pose).contiguous() for pose in poses))
 
     @abstractmethod
     def _allocate(self) -> None:
         """Allocate what `render` needs, by the options in `self`. DeviceError where the device does not support it."""
 
     @abstractmethod
-    def _render(self, poses: Poses) -> Tensor:
+    def _render(self, poses: CameraPoses) -> Tensor:
         """Depth images of `render`."""
 
     @abstractmethod
-    def _visibility(self, poses: Poses) -> Visibility:
+    def _visibility(self, poses: CameraPoses) -> Visibility:
         """Result of `visibility`."""

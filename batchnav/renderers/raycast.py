@@ -36,7 +36,7 @@ from numba import prange
 
 from batchnav.geometry.pose import camera_axes, inverse_direction, pixel_ray, pixel_spacing
 from batchnav.geometry.triangle import ray_box, ray_boxes, ray_four_triangles, ray_triangles, triangle_on_screen
-from batchnav.renderers.base import NEAR, Poses, Renderer
+from batchnav.renderers.base import NEAR, CameraPoses, Renderer
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function, inline_function
 from batchnav.runtime.kernels.intrinsics import bits_float, float_bits, fma, thread_array
@@ -500,11 +500,11 @@ class RaycastRenderer(Renderer):
 
         return launch
 
-    def _render(self, poses: Poses) -> torch.Tensor:
+    def _render(self, poses: CameraPoses) -> torch.Tensor:
         self._cast_depth(*poses)
         return self.depth
 
-    def _visibility(self, poses: Poses) -> Visibility:
+    def _visibility(self, poses: CameraPoses) -> Visibility:
         if self._triangle is None:
             self._triangle = torch.zeros_like(self.depth, dtype=torch.int32)
             cuda = few_visibility_cuda if self._few else visibility_cuda

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from batchnav.errors import MeshError, shortened
-from batchnav.scene.frames import Up
+from batchnav.scene.axes import Up
 from batchnav.scene.images import Images
 from batchnav.scene.surface import PLAIN, Corners, corners_of, surface_of
 from batchnav.types import Material, Surface, Texture

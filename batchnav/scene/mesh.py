@@ -16,9 +16,9 @@ import numpy as np
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import as_path, read_regular, replacing
+from batchnav.scene.axes import Up, check_up, recentred, rotation_of
 from batchnav.scene.dae import read_dae, unit_problem, up_axis
 from batchnav.scene.formats import point_cloud_error, unsupported_format
-from batchnav.scene.frames import Up, check_up, recentred, rotation_of
 from batchnav.scene.gltf import read_gltf
 from batchnav.scene.images import AppearanceConfig, Images
 from batchnav.scene.obj import read_obj

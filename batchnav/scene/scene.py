@@ -18,8 +18,8 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.cache import cache_folder, warn_not_kept
 from batchnav.runtime.console import number_of
 from batchnav.runtime.kernels.precompile import SCENE_KERNELS, precompile
+from batchnav.scene.axes import COARSEST, NO_ORIGIN, with_origin
 from batchnav.scene.bvh import BVH, build_bvh
-from batchnav.scene.frames import COARSEST, NO_ORIGIN, with_origin
 from batchnav.scene.goals import SceneGoals
 from batchnav.scene.mesh import check_mesh
 from batchnav.types import FAR, TriangleMesh

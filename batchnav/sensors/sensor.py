@@ -11,6 +11,7 @@ import torch
 from batchnav.errors import ArgumentError
 from batchnav.geometry.pose import tan_half
 from batchnav.observation import Frame, ObservationSource, Requirements, Spec
+from batchnav.renderers.base import CameraPoses
 from batchnav.runtime.kernels.arrays import check_tensor
 from batchnav.scene.appearance import ID_FIELDS, Appearance
 
@@ -28,21 +29,6 @@ class NoiseCounters(NamedTuple):
     """i32 [N]: steps of that episode."""
     camera: int
     """Index of the camera on its body."""
-
-
-class CameraPoses(NamedTuple):
-    """Poses of N cameras, in the order of a renderer's arguments."""
-
-    scene: torch.Tensor
-    """i32 [N]: rows of the scene bank."""
-    position: torch.Tensor
-    """f32 [N, 3], metres."""
-    heading: torch.Tensor
-    """f32 [N], radians."""
-    pitch: torch.Tensor
-    """f32 [N], radians, up is positive."""
-    tan_half_hfov: torch.Tensor
-    """f32 [N]: tan(hfov / 2), half the image's width at distance 1."""
 
 
 class Cameras(NamedTuple):

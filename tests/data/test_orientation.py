@@ -9,7 +9,7 @@ import trimesh
 from geometry import AXES, hall, shell, slab, turned, write
 
 from batchnav.cli import data as cli
-from batchnav.data.scenes.asset import Frame, frame_of
+from batchnav.data.scenes.asset import FileAxes, frame_of
 from batchnav.data.scenes.load import load_scene
 from batchnav.data.scenes.orientation import mesh_warnings
 from batchnav.data.scenes.prepared import load_prepared
@@ -17,7 +17,7 @@ from batchnav.data.validate import validate
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.procedural import FAMILIES
 from batchnav.scene import scene as scenes
-from batchnav.scene.frames import rotation_of
+from batchnav.scene.axes import rotation_of
 from batchnav.types import TriangleMesh
 
 FURNITURE = [
@@ -38,7 +38,7 @@ def mesh_of(room):
 def warnings_in_file(mesh, up, frame=None):
     """Warnings about a mesh in a file whose axis `up` points up, loaded as one with +Y up or with `frame`."""
     stored = mesh._replace(vertices=mesh.vertices @ rotation_of(up).astype(np.float32))
-    frame = frame or Frame()
+    frame = frame or FileAxes()
     loaded = stored._replace(vertices=(stored.vertices @ frame.rotation.T).astype(np.float32))
     return list(mesh_warnings(loaded, "m", frame))
 
@@ -131,7 +131,7 @@ def test_without_the_frame_of_the_file_no_axis_is_named():
 
 @pytest.mark.parametrize("room", [hall(), shell(), shell(ceiling=False), hall(12.0, 9.0, 4.0)])
 def test_an_empty_room_is_no_warning(room):
-    assert not list(mesh_warnings(mesh_of(room), "m", Frame()))
+    assert not list(mesh_warnings(mesh_of(room), "m", FileAxes()))
 
 
 def test_an_empty_room_with_a_ceiling_is_not_called_upside_down():
@@ -142,20 +142,20 @@ def test_an_empty_room_with_a_ceiling_is_not_called_upside_down():
 def test_beams_lamps_and_low_ceilings_are_no_warning():
     """An empty room 2.6 m high: things hang above head height, from a third of its ceiling."""
     beams = [slab((x, 2.2, 0), (x + 0.5, 2.6, 4)) for x in (0.5, 2.0, 3.5, 5.0)]
-    assert not list(mesh_warnings(mesh_of(trimesh.util.concatenate([hall(), *beams])), "m", Frame()))
+    assert not list(mesh_warnings(mesh_of(trimesh.util.concatenate([hall(), *beams])), "m", FileAxes()))
 
 
 def test_an_upright_room_with_reversed_windings_is_flipped_not_turned():
     for room in (shell(), shell(ceiling=False), furnished(shell(ceiling=False))):
         room.invert()
-        (found,) = mesh_warnings(mesh_of(room), "m", Frame())
+        (found,) = mesh_warnings(mesh_of(room), "m", FileAxes())
         assert "--flip" in found and "--up" not in found
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_procedural_scenes_have_no_warning(name):
     for seed in (0, 2, 7):
-        assert not list(mesh_warnings(FAMILIES[name].meshes(seed, False)[1], "m", Frame())), seed
+        assert not list(mesh_warnings(FAMILIES[name].meshes(seed, False)[1], "m", FileAxes())), seed
 
 
 def test_a_procedural_house_upside_down_is_found():

@@ -148,13 +148,13 @@ def test_poses_may_be_parts_of_larger_tensors(device):
 
 SIMULATED = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = [{folder!r}, {tests!r}]
 from test_raycast import *
 bank, zero = bank_of([soup(50, 5)], "cpu"), np.zeros(1, np.float32)
 poses = np.zeros(1, np.int32), np.zeros((1, 3), np.float32), zero
 lens, options = np.full(1, tan_half(90.0)), (np.float32(9.0), False)
 expected = render(RaycastRenderer, bank, *poses, height=8, width=16, max_depth=9.0)
-for kernel in (ray.depth_cuda, ray.few_depth_cuda):
+for kernel in (raycast.depth_cuda, raycast.few_depth_cuda):
     found = np.full((1, 8, 16), -1, np.float32)
     kernel[(1, 1, 1), 128](bank.bvh_view, *poses, zero, lens, *options, found)
     assert_close(found, expected)
@@ -164,7 +164,7 @@ print((found > 0).any() and (found == 0).any())
 
 def test_a_kernel_in_numbas_simulator():
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
-    program = SIMULATED.format(folder=str(Path(__file__).parent))
+    program = SIMULATED.format(folder=str(Path(__file__).parent), tests=str(Path(__file__).parents[1]))
     found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert found.stdout.split() == ["True"], found.stderr
 

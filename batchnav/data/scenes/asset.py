@@ -19,7 +19,7 @@ from batchnav.data.files import is_number
 from batchnav.data.scenes.annotations import is_semantic, semantic_file
 from batchnav.errors import MeshError, shortened
 from batchnav.runtime.checks import check_number
-from batchnav.scene.frames import Up, check_up, rotation_of
+from batchnav.scene.axes import Up, check_up, rotation_of
 from batchnav.scene.id_tiles import without_tiles
 from batchnav.scene.surface import PLAIN, turned
 from batchnav.types import Surface, TriangleMesh
@@ -30,7 +30,7 @@ _STEM = "%%CONFIG_NAME_AS_ASSET_FILENAME%%"
 
 
 @dataclass(frozen=True)
-class Frame:
+class FileAxes:
     """The directions of an asset that point up and to the front."""
 
     up: Vector = (0.0, 1.0, 0.0)
@@ -45,19 +45,19 @@ class Frame:
         return np.stack([np.cross(up, back), up, back])
 
 
-Z_UP = Frame((0.0, 0.0, 1.0), (0.0, 1.0, 0.0))
+Z_UP = FileAxes((0.0, 0.0, 1.0), (0.0, 1.0, 0.0))
 
 
-def frame_of(up: Up) -> Frame | None:
+def frame_of(up: Up) -> FileAxes | None:
     """The frame of a mesh file whose axis `up` points up, as `load_mesh` turns it; None for "auto"."""
     check_up(up)
     if up == "auto":
         return None
     _, to_up, to_back = rotation_of(up).tolist()
-    return Frame(tuple(to_up), tuple(-value + 0.0 for value in to_back))
+    return FileAxes(tuple(to_up), tuple(-value + 0.0 for value in to_back))
 
 
-def axis_of(frame: Frame) -> str:
+def axis_of(frame: FileAxes) -> str:
     """The axis that points up in a frame, such as "y" or "-z"; "" where `up` is along no axis."""
     axes = [up for up in get_args(Up) if up != "auto"]
     return next((up for up in axes if rotation_of(up)[1].tolist() == list(frame.up)), "")
@@ -68,7 +68,7 @@ class Asset:
     """A mesh file with the orientation and scale of a stage or object config."""
 
     path: Path
-    frame: Frame = Frame()
+    frame: FileAxes = FileAxes()
     scale: Vector = (1.0, 1.0, 1.0)
     """Scale along the axes of Habitat's frame."""
     centre: Vector | None = None
@@ -77,7 +77,7 @@ class Asset:
     """Reverse the winding of all triangles."""
     semantic: Path | None = None
     """Mesh file with the ids; None: they are in the same file."""
-    semantic_frame: Frame | None = None
+    semantic_frame: FileAxes | None = None
     """Orientation of the mesh file with the ids; None: `frame`."""
     descriptor: Path | None = None
     """Annotation file; None: the one that belongs to the mesh file with the ids by name."""
@@ -98,7 +98,7 @@ def oriented_asset(path: Path, up: Up = "auto", scale: float = 1.0, flip: bool =
     ArgumentError for a scale that is not above 0.
     """
     scale = check_number("scale", scale, 1e-9, 1e9)
-    return Asset(path, frame_of(up) or Frame(), (scale, scale, scale), flip=flip)
+    return Asset(path, frame_of(up) or FileAxes(), (scale, scale, scale), flip=flip)
 
 
 class Part(NamedTuple):
@@ -147,9 +147,9 @@ class Part(NamedTuple):
         )  # fmt: skip
 
 
-def stage_frame(path: Path) -> Frame:
+def stage_frame(path: Path) -> FileAxes:
     """The default frame of a stage: +Z up for a `.glb`, +Y up otherwise."""
-    return Z_UP if path.suffix.lower() == ".glb" else Frame()
+    return Z_UP if path.suffix.lower() == ".glb" else FileAxes()
 
 
 def asset_of(attributes: dict, folder: Path, where: str, is_stage: bool) -> Asset:
@@ -165,7 +165,7 @@ def asset_of(attributes: dict, folder: Path, where: str, is_stage: bool) -> Asse
     if not isinstance(name, str) or not name or "\0" in name:
         raise MeshError(f"{where}: field 'render_asset': found {shortened(name)}, expected the path of a mesh file")
     path = folder / name
-    frame = _frame(attributes, where, stage_frame(path) if is_stage else Frame())
+    frame = _frame(attributes, where, stage_frame(path) if is_stage else FileAxes())
     centre = vector(attributes, "COM", where) if "COM" in attributes else None
     asset = Asset(path, frame, vector(attributes, "scale", where, (1.0, 1.0, 1.0)), centre)
     return with_ids(asset, attributes, folder, where) if is_stage else asset
@@ -214,7 +214,7 @@ def _named_file(attributes: dict, keys: tuple[str, ...], mesh: Path, folder: Pat
     return None
 
 
-def _frame(attributes: dict, where: str, default: Frame) -> Frame:
+def _frame(attributes: dict, where: str, default: FileAxes) -> FileAxes:
     """The frame of the fields `up` and `front`. The default front is used where only `up` is given."""
     found = {name: unit(vector(attributes, name, where)) for name in ("up", "front") if name in attributes}
     up = found.get("up", default.up)
@@ -227,7 +227,7 @@ def _frame(attributes: dict, where: str, default: Frame) -> Frame:
         raise MeshError(
             f"{where}: fields 'up' and 'front': found {shortened(up)} and {shortened(front)}, expected {expected}"
         )
-    return Frame(up, front)
+    return FileAxes(up, front)
 
 
 def vector(data: dict, field: str, where: str, default: tuple[float, ...] | None = None, length: int = 3) -> tuple:

@@ -7,8 +7,8 @@ import torch
 
 from batchnav.errors import NavMeshError
 from batchnav.renderers.raycast import RaycastRenderer
+from batchnav.scene.axes import NO_ORIGIN, listed
 from batchnav.scene.bank import SceneBank
-from batchnav.scene.frames import NO_ORIGIN, listed
 from batchnav.scene.scene import Scene
 from batchnav.types import TriangleMesh
 

@@ -27,7 +27,7 @@ from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.formats.pointnav import scenes_played
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.scenes.annotations import is_semantic
-from batchnav.data.scenes.asset import Frame
+from batchnav.data.scenes.asset import FileAxes
 from batchnav.data.scenes.mesh_files import is_hidden, mesh_files_in, one_per_scene
 from batchnav.data.scenes.prepared import load_source
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG, SCENE_INSTANCE, SceneDatasetConfig
@@ -154,7 +154,7 @@ def load_dataset(path: str | Path, split: str = "train", episodes: str | Path | 
     return dataclasses.replace(dataset, scene_names=present)
 
 
-def find_sources(path: Path, split: str = "train", frame: Frame | None = None) -> list[SceneSource]:
+def find_sources(path: Path, split: str = "train", frame: FileAxes | None = None) -> list[SceneSource]:
     """The scenes of a path.
 
     Args:

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from batchnav.data.scenes.asset import Frame, axis_of
-from batchnav.scene.frames import Up, rotation_of
+from batchnav.data.scenes.asset import FileAxes, axis_of
+from batchnav.scene.axes import Up, rotation_of
 from batchnav.types import TriangleMesh
 
 _AXES: tuple[Up, ...] = ("y", "-y", "x", "-x", "z", "-z")
@@ -117,7 +117,7 @@ class _Level:
         return _Columns(len(np.unique(column)) * side**2, rooms, solids, spacious, standing, hanging)
 
 
-def mesh_warnings(mesh: TriangleMesh, name: str, frame: Frame | None = None) -> Iterator[str]:
+def mesh_warnings(mesh: TriangleMesh, name: str, frame: FileAxes | None = None) -> Iterator[str]:
     """A warning about the up axis or the winding of a mesh, if it looks wrong.
 
     Args:
@@ -222,10 +222,10 @@ def _resting(corners: np.ndarray, normal: np.ndarray, objects: list[np.ndarray])
     return count / len(objects)
 
 
-def _axis_in_file(up: Up, frame: Frame) -> str:
+def _axis_in_file(up: Up, frame: FileAxes) -> str:
     """The axis of a mesh file that is the axis `up` of the loaded mesh; "" for none of the six."""
     x, y, z = np.round(frame.rotation.T @ rotation_of(up)[1], 6).tolist()
-    return axis_of(Frame((x, y, z)))
+    return axis_of(FileAxes((x, y, z)))
 
 
 def _sideways(corners: np.ndarray, normal: np.ndarray) -> tuple[Up | None, str] | None:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from batchnav.data.parallel import in_parallel
-from batchnav.data.scenes.asset import Frame, axis_of
+from batchnav.data.scenes.asset import FileAxes, axis_of
 from batchnav.data.scenes.checks import navmesh_outside, origin_warning, unit_warning
 from batchnav.data.scenes.islands import ceiling_above, describe_islands, dropped_islands, keep_islands
 from batchnav.data.scenes.orientation import mesh_warnings
@@ -33,7 +33,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def scene_findings(scene: Scene, name: str, frame: Frame | None = None, with_mesh: bool = True) -> Iterator[Finding]:
+def scene_findings(scene: Scene, name: str, frame: FileAxes | None = None, with_mesh: bool = True) -> Iterator[Finding]:
     """Findings about a loaded scene: its mesh, its navmesh and its islands.
 
     Args:
@@ -53,7 +53,7 @@ def scene_findings(scene: Scene, name: str, frame: Frame | None = None, with_mes
     yield from (Finding("warning", text) for text in warnings)
 
 
-def check_mesh(mesh: TriangleMesh, name: str, frame: Frame | None = None) -> Iterator[Finding]:
+def check_mesh(mesh: TriangleMesh, name: str, frame: FileAxes | None = None) -> Iterator[Finding]:
     """Warnings about a loaded mesh: dropped triangles, up axis, winding, unit, and distance from the origin.
 
     `frame`: frame of its mesh file, as in `mesh_warnings`.

@@ -42,9 +42,9 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
 from batchnav.scene import bvh
+from batchnav.scene.axes import recentred
 from batchnav.scene.bvh import BVH
 from batchnav.scene.checks import check_scene_arrays
-from batchnav.scene.frames import recentred
 from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import appearance_config

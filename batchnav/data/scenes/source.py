@@ -19,7 +19,7 @@ from batchnav.data.scenes.annotations import (
     is_semantic,
     semantic_file,
 )
-from batchnav.data.scenes.asset import Asset, Frame, Part, asset_of, frame_of, stage_frame
+from batchnav.data.scenes.asset import Asset, FileAxes, Part, asset_of, frame_of, stage_frame
 from batchnav.data.scenes.checks import check_fit
 from batchnav.data.scenes.islands import check_rule, describe_islands, keep_islands
 from batchnav.data.scenes.orientation import mesh_warnings, orientation_problem
@@ -28,7 +28,7 @@ from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
-from batchnav.scene.frames import Up, two_sided
+from batchnav.scene.axes import Up, two_sided
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import appearance_config, check_mesh, load_mesh
 from batchnav.scene.ros_map import SUFFIX as MAP_SUFFIX
@@ -72,10 +72,10 @@ class SceneSource:
         return self.parts[0].asset.path.with_suffix(".scene")
 
     @property
-    def frame(self) -> Frame | None:
-        """Frame of the scene's only mesh file; None for several files, and for COLLADA, which names its axis itself."""
+    def frame(self) -> FileAxes | None:
+        """Axes of the scene's only mesh file; None for several files, and for COLLADA, which names its axis itself."""
         asset = self.parts[0].asset
-        is_known = len(self.parts) == 1 and (asset.path.suffix.lower() != ".dae" or asset.frame != Frame())
+        is_known = len(self.parts) == 1 and (asset.path.suffix.lower() != ".dae" or asset.frame != FileAxes())
         return asset.frame if is_known else None
 
     @property
@@ -96,7 +96,7 @@ class SceneSource:
             path, descriptor = asset.path, None if asset.semantic else asset.descriptor
             read = FULL_SIZE if appearance is not False and (descriptor or is_semantic(path)) else appearance
             # A frame other than the default replaces the axis that a file names itself.
-            up: Up = "auto" if asset.frame == Frame() else "y"
+            up: Up = "auto" if asset.frame == FileAxes() else "y"
             return annotate(load_mesh(path, up, read), path, descriptor)
 
         parts = [part.place(load(part.asset)) for part in self.parts]
@@ -245,17 +245,17 @@ def stage_source(path: Path, name: str | None = None) -> SceneSource:
     """
     config = path.with_suffix(STAGE_CONFIG)
     frame = stage_frame(path)
-    guess = Asset(path, frame, semantic=semantic_file(path), guessed=frame != Frame())
+    guess = Asset(path, frame, semantic=semantic_file(path), guessed=frame != FileAxes())
     asset = read_asset(config) if config.is_file() else guess
     return SceneSource(name or scene_id_of(path), (Part(asset),), _existing(path.with_suffix(".navmesh")))
 
 
-def mesh_source(path: Path, frame: Frame | None = None) -> SceneSource:
+def mesh_source(path: Path, frame: FileAxes | None = None) -> SceneSource:
     """The source of a mesh file outside of datasets, +Y up unless `frame` is given.
 
     Its navmesh is NAME.navmesh in the same folder, if that exists.
     """
-    asset = Asset(path, frame or Frame(), semantic=semantic_file(path))
+    asset = Asset(path, frame or FileAxes(), semantic=semantic_file(path))
     return SceneSource(str(path), (Part(asset),), _existing(path.with_suffix(".navmesh")))
 
 

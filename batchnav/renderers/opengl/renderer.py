@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import DeviceError
-from batchnav.renderers.base import NEAR, Poses, Renderer
+from batchnav.renderers.base import NEAR, CameraPoses, Renderer
 from batchnav.renderers.opengl import gl
 from batchnav.renderers.opengl.gl import Compiler
 from batchnav.renderers.opengl.layout import (
@@ -133,13 +133,13 @@ class OpenGLRenderer(Renderer):
             self._depth_target = self._make_target({"depth": self.depth}, [self._texture])
         self._visibility_target: Target | None = None
 
-    def _render(self, poses: Poses) -> torch.Tensor:
+    def _render(self, poses: CameraPoses) -> torch.Tensor:
         self._aim(poses)
         with self.context:
             self._frame(self._depth_target)
         return self.depth
 
-    def _visibility(self, poses: Poses) -> Visibility:
+    def _visibility(self, poses: CameraPoses) -> Visibility:
         self._aim(poses)
         if self._visibility_target is None:
             self._visibility_target = self._make_visibility_target()
@@ -165,11 +165,11 @@ class OpenGLRenderer(Renderer):
         """Free the renderer's OpenGL objects; it cannot be used afterwards. Garbage collection calls it too."""
         self._finalizer()
 
-    def _aim(self, poses: Poses) -> None:
+    def _aim(self, poses: CameraPoses) -> None:
         """Write the cameras in the format of shaders/common.glsl."""
         cameras = self._cameras
         cameras[:, :3].copy_(poses.position)
-        cameras[:, 3].view(torch.int32).copy_(poses.scene_index)
+        cameras[:, 3].view(torch.int32).copy_(poses.scene)
         torch.sin(poses.heading, out=cameras[:, 4]).neg_()
         torch.cos(poses.heading, out=cameras[:, 5]).neg_()
         torch.cos(poses.pitch, out=cameras[:, 6])

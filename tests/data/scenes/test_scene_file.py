@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save
 from worlds import FLOOR, write_floor
 
 from batchnav.data.scenes import prepare as prepare_module
-from batchnav.data.scenes.asset import Frame
+from batchnav.data.scenes.asset import FileAxes
 from batchnav.data.scenes.datasets import find_sources
 from batchnav.data.scenes.load import load_all, load_scene
 from batchnav.data.scenes.prepare import prepare
@@ -156,7 +156,7 @@ def test_which_way_is_up_is_one_rule(tmp_path):
         assert outcome.z_up == (up == "z")
         assert np.ptp(load_prepared(outcome.path).mesh.vertices, axis=0)[1] == pytest.approx(FLOOR[1])
     with pytest.raises(MeshError, match="found no mesh files"):
-        find_sources(tmp_path, frame=Frame())
+        find_sources(tmp_path, frame=FileAxes())
 
 
 def test_many_in_processes_and_a_broken_one_stops_no_other(tmp_path):

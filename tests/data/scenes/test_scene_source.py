@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from worlds import write_box, write_floor, write_json
 
-from batchnav.data.scenes.asset import Asset, Frame, Part
+from batchnav.data.scenes.asset import Asset, FileAxes, Part
 from batchnav.data.scenes.source import file_source, mesh_source, read_asset, scene_id_of, stage_source
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
@@ -14,9 +14,9 @@ def box_of(mesh):
 
 
 def test_z_up_is_habitats_turn():
-    frame = Frame((0.0, 0.0, 1.0), (0.0, 1.0, 0.0))
+    frame = FileAxes((0.0, 0.0, 1.0), (0.0, 1.0, 0.0))
     assert (frame.rotation @ [1.0, 2.0, 3.0]).tolist() == [1.0, 3.0, -2.0]
-    assert (Frame().rotation @ [1.0, 2.0, 3.0]).tolist() == [1.0, 2.0, 3.0]
+    assert (FileAxes().rotation @ [1.0, 2.0, 3.0]).tolist() == [1.0, 2.0, 3.0]
 
 
 def test_a_bare_stage_glb_is_z_up_and_a_file_of_ones_own_is_y_up(tmp_path):
@@ -91,7 +91,7 @@ def test_a_bad_config_is_named(tmp_path, config, message):
 
 def test_an_up_alone_keeps_a_front_at_a_right_angle(tmp_path):
     path = write_json(tmp_path / "s.stage_config.json", {"render_asset": "s.glb", "up": [0, -1, 0]})
-    assert read_asset(path).frame == Frame((0.0, -1.0, 0.0), (0.0, 0.0, -1.0))
+    assert read_asset(path).frame == FileAxes((0.0, -1.0, 0.0), (0.0, 0.0, -1.0))
 
 
 def test_scene_ids_start_below_scene_datasets(tmp_path):

@@ -1,4 +1,4 @@
-"""Frames of mesh files: which axis is up, and coordinates far from the origin.
+"""Axes of mesh files: which one is up, and coordinates far from the origin.
 
 A float32 has steps of a millimetre or less up to `FAR`. A mesh beyond it is recentred: its origin is rounded to whole
 metres and subtracted in float64, axis by axis, before vertices become float32.
