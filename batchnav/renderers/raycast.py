@@ -315,7 +315,7 @@ def _aim(row, column, camera, packet_out):
 
 @inline_function
 def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
-    """Find the packet's nearest hits, like `ray.closest_hit`; a node is visited if any ray needs it.
+    """Find the packet's nearest hits, like `closest_hit`; a node is visited if any ray needs it.
 
     The child whose centre is nearer along the first ray is visited first.
     """

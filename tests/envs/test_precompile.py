@@ -28,12 +28,12 @@ def compiled(kernels):
 """
 OF_AN_ENVIRONMENT = f"""{NEEDS}
 from batchnav.envs import precompile
-from batchnav.renderers.raycast import packet
+from batchnav.renderers import raycast
 from batchnav.tasks import episode_sampling, goal_task
 
 kernels = (
     goal_task.advance.cpu, goal_task.score.cpu, goal_task.begin.cpu, episode_sampling.sample_one.cpu,
-    packet.depth_cpu,
+    raycast.depth_cpu,
 )
 precompile.main(NavConfig())
 before = compiled(kernels)
