@@ -28,7 +28,7 @@ def train(run: CartPoleRun) -> float:
     learner = ALGORITHMS[run.algorithm](policy, env, run.learner, run.seed)
     while learner.frames < run.learner.total_frames and score < SOLVED:
         begin = time.perf_counter()
-        learner.update(learner.frames / run.learner.total_frames).read()  # `read` waits for the device
+        learner.update(run.learner.progress(learner.frames)).read()  # `read` waits for the device
         seconds, score = seconds + time.perf_counter() - begin, mean_return(policy, test_env)
         print(f"{learner.frames:>12,} frames  {seconds:6.2f} s of training  mean return {score:5.1f}", flush=True)
     return score

@@ -77,6 +77,10 @@ class Algorithm(Protocol):
         """
         ...
 
+    def schedules(self, progress: float) -> dict[str, float]:
+        """Values that change over the run, by name, at this progress of the run, 0 to 1; empty where none does."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """State from which training continues: nested dicts and lists of numbers, and of tensors on the CPU.
 

@@ -23,6 +23,9 @@ class LearnerConfig:
     """Number of minibatches in a pass; each has the whole sequences of num_envs / minibatches environments."""
     total_frames: int = bounded(2_500_000_000, 1, 10**13)
     """Length of the run, environment steps of all processes."""
+    schedule_frames: int = bounded(0, 0, 10**13)
+    """Length of the schedules, such as that of the learning rate, frames; their final values hold afterwards. 0:
+    `total_frames`. A finished run that continues with its former length here stays at its final learning rate."""
     mask_coef: float = bounded(1.0, 0.0, 1e6)
     """Coefficient of the mask loss, for a policy with `predicted_mask`."""
     max_grad_norm: float = bounded(1.0, 1e-9, 1e9)
@@ -38,6 +41,10 @@ class LearnerConfig:
         """ConfigError where the minibatches do not divide the environments."""
         if self.num_envs % self.minibatches:
             raise ConfigError(f"minibatches: found {self.minibatches}, expected a divisor of num_envs={self.num_envs}")
+
+    def progress(self, frames: int) -> float:
+        """Finished fraction of the schedules after `frames` environment steps, 0 to 1."""
+        return min(frames / (self.schedule_frames or self.total_frames), 1.0)
 
     @property
     def frames_per_update(self) -> int:

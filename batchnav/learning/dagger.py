@@ -66,6 +66,10 @@ class DAgger(Learner):
         self.beta = torch.tensor(0.0, dtype=torch.float32, device=self.device)
         self.mixing = torch.zeros(self.rollout.reward.shape, dtype=torch.float32, device=self.device)
 
+    def schedules(self, progress: float) -> dict[str, float]:
+        """Learning rate, and the probability that the expert acts."""
+        return {**super().schedules(progress), "probability of the expert's actions": self.config.beta(progress)}
+
     def begin_update(self, progress: float) -> None:
         """Set the mixture of the next rollout."""
         self.beta.fill_(self.config.beta(progress))

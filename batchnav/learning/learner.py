@@ -40,7 +40,7 @@ class Learner:
 
         learner = PPO(policy, env, PPO.Config(num_envs=64), seed=0)
         while learner.frames < learner.config.total_frames:
-            stats = learner.update(learner.frames / learner.config.total_frames)
+            stats = learner.update(learner.config.progress(learner.frames))
 
     A subclass defines `loss`, and `Config` and the further hooks where it needs them:
 
@@ -244,6 +244,13 @@ class Learner:
     def learning_rate(self, progress: float) -> float:
         """Learning rate at this progress of the run, 0 to 1."""
         return learning_rate(progress, self.config.learning_rate, self.frames_per_update // self.config.minibatches)
+
+    def schedules(self, progress: float) -> dict[str, float]:
+        """Learning rate, and coefficient of the imitation loss where there is one, at this progress of the run."""
+        values = {"learning rate": self.learning_rate(progress)}
+        if self.expert and self.adds_imitation:
+            values["imitation coefficient"] = self.imitation.coef_at(progress)
+        return values
 
     @property
     def frames_per_update(self) -> int:

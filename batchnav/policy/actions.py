@@ -129,7 +129,7 @@ class Gaussian:
 
     def embed(self, layer: nn.Module, actions: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
         """Embedding of the previous actions, with zeros where there is none."""
-        return layer(actions * ~starts[..., None])
+        return layer(torch.where(starts[..., None], 0.0, actions))
 
 
 def actions_of(space: spaces.Space) -> Actions:

@@ -17,6 +17,8 @@ from batchnav.types import Observation
 
 MAX_ENVS = 2**24
 """Largest number of environments of an agent."""
+MAX_OBSERVATION = 1e9
+"""Largest magnitude of a number in an observation: larger ones are a sensor's faults, from which memories suffer."""
 
 
 class PolicyAgent:
@@ -68,9 +70,9 @@ class PolicyAgent:
         """Choose an action for each environment.
 
         Args:
-            observations: tensors or arrays [N, ...] by name, or one tensor for an unnamed observation. NaN, infinity
-                and integers out of range are an ArgumentError on the CPU. CUDA does not check them, to avoid a host
-                synchronisation: after NaN an agent's memory stays NaN, and it takes the first action.
+            observations: tensors or arrays [N, ...] by name, or one tensor for an unnamed observation. NaN, numbers
+                beyond MAX_OBSERVATION and integers out of range are an ArgumentError on the CPU. CUDA does not check
+                them, to avoid a host synchronisation: after NaN an agent takes the first action until its episode ends.
             episode_start: bool [N], set where these observations begin an episode; None: nowhere (everywhere at the
                 first call after `reset`).
             deterministic: take the mode of the action distribution. By default actions are sampled, as in Habitat's
@@ -128,12 +130,15 @@ class PolicyAgent:
         return result
 
     def _check_values(self, name: str, value: torch.Tensor) -> None:
-        """ArgumentError for NaN or infinity, and for an integer out of range; `name`: the observation."""
+        """ArgumentError for a number that is not finite or too large, or an integer out of range, of an observation."""
         size = self.network.num_categories.get(name)
-        wrong = ~value.isfinite() if size is None else (value < 0) | (value >= size)
-        if wrong.any():
-            agents = wrong.reshape(len(wrong), -1).any(1).nonzero().flatten().tolist()
-            found, expected = "NaN or infinity", "finite numbers"
-            if size is not None:
-                found, expected = "integers out of range", f"0 to {size - 1}"
-            raise ArgumentError(f"observations[{name!r}]: found {found} for agents {agents[:8]}, expected {expected}")
+        low, high = (-MAX_OBSERVATION, MAX_OBSERVATION) if size is None else (0, size - 1)
+        least, largest = value.aminmax()
+        if least >= low and largest <= high:  # false for NaN
+            return
+        wrong = ~((value >= low) & (value <= high))
+        agents = wrong.reshape(len(wrong), -1).any(1).nonzero().flatten().tolist()
+        found, expected = f"{value[wrong][0].item():g}", f"finite numbers of at most {MAX_OBSERVATION:g}"
+        if size is not None:
+            found, expected = "integers out of range", f"0 to {size - 1}"
+        raise ArgumentError(f"observations[{name!r}]: found {found} for agents {agents[:8]}, expected {expected}")

@@ -32,16 +32,16 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, starts, hidden, carry, w_ih, w_hh, b_ih, b_hh):
         (T, B, _), H = x.shape, w_hh.shape[1]
-        keep = (~starts).to(x.dtype)[..., None]
+        begins, zero = starts[..., None], x.new_zeros(())
         gates = torch.addmm(b_ih + b_hh, x.flatten(0, 1), w_ih.t()).view(T, B, 4, H)
         # the state at the start of each step: zero where an episode starts
         hiddens, carries = x.new_empty(T, B, H), x.new_empty(T, B, H)
         outputs, tanh_c = x.new_empty(T, B, H), x.new_empty(T, B, H)
         h, c, w_hh_t = hidden, carry, w_hh.t()
-        parts = (gates.view(T, B, 4 * H), gates[:, :, :2], *gates.unbind(2), hiddens, carries, tanh_c, outputs, keep)
-        for step, i_f, i, f, g, o, h_in, c_in, t_c, out, kept in zip(*(part.unbind(0) for part in parts), strict=True):
-            torch.mul(h, kept, out=h_in)
-            torch.mul(c, kept, out=c_in)
+        parts = (gates.view(T, B, 4 * H), gates[:, :, :2], *gates.unbind(2), hiddens, carries, tanh_c, outputs, begins)
+        for step, i_f, i, f, g, o, h_in, c_in, t_c, out, first in zip(*(part.unbind(0) for part in parts), strict=True):
+            torch.where(first, zero, h, out=h_in)  # not a product: an earlier episode may have left NaN
+            torch.where(first, zero, c, out=c_in)
             step.addmm_(h_in, w_hh_t)
             i_f.sigmoid_()
             g.tanh_()
@@ -49,7 +49,7 @@ class _Layer(torch.autograd.Function):
             c = torch.mul(f, c_in).addcmul_(i, g)
             torch.tanh(c, out=t_c)
             h = torch.mul(o, t_c, out=out)
-        ctx.save_for_backward(x, keep, w_ih, w_hh, gates, hiddens, carries, tanh_c)
+        ctx.save_for_backward(x, (~begins).to(x.dtype), w_ih, w_hh, gates, hiddens, carries, tanh_c)
         ctx.mark_non_differentiable(c)
         return outputs, c
 
@@ -163,17 +163,16 @@ class EpisodicLSTM(Memory, nn.RNNBase):
             return self._fused_step(x, starts, state)
         if self._learns_in_place(x, state):
             return self._layer_by_layer(lstm_layer, x, starts, state)
-        state = torch.where(starts[0][:, None], 0.0, state)  # not a product: an earlier episode may have left NaN
-        keep = (~starts).to(state.dtype)[..., None].unbind(0)
+        begins = starts[..., None].unbind(0)
         hidden, carry = [], []
         for layer in range(self.num_layers):
             w_ih, w_hh, b_ih, b_hh = self.all_weights[layer]
             # unbind instead of indexing, whose backward pass would write T zero tensors of the whole size
             projected = F.linear(x, w_ih, b_ih + b_hh).unbind(0)
-            kept, c = state[0, layer] * keep[0], state[1, layer]
-            outputs, following = [], (*keep[1:], keep[0])  # the last step's value is unused
-            for gates_x, keep_t, keep_next in zip(projected, keep, following, strict=True):
-                h, kept, c = self.cell(torch.addmm(gates_x, kept, w_hh.t()), c, keep_t, keep_next)
+            kept, c = torch.where(begins[0], 0.0, state[0, layer]), state[1, layer]
+            outputs, following = [], (*begins[1:], begins[0])  # the last step's value is unused
+            for gates_x, first, next_first in zip(projected, begins, following, strict=True):
+                h, kept, c = self.cell(torch.addmm(gates_x, kept, w_hh.t()), c, first, next_first)
                 outputs.append(h)
             x = torch.stack(outputs)
             hidden.append(h.to(c.dtype))
@@ -229,21 +228,21 @@ class EpisodicLSTM(Memory, nn.RNNBase):
 
 
 def lstm_cell(
-    gates: torch.Tensor, c: torch.Tensor, keep: torch.Tensor, keep_next: torch.Tensor
+    gates: torch.Tensor, c: torch.Tensor, start: torch.Tensor, next_start: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """One step of the cell after the recurrent product; a function of its own for torch.compile.
 
     Args:
         gates: [B, 4H], input, forget, cell and output gates before their nonlinearities.
         c: f32 [B, H], cell state before the step.
-        keep: f32 [B, 1], 0 where this step starts an episode, else 1.
-        keep_next: f32 [B, 1], 0 where the next step starts an episode, else 1.
+        start: bool [B, 1], set where this step starts an episode; c is not read there, whatever it holds.
+        next_start: bool [B, 1], set where the next step starts an episode.
 
     Returns:
         h after the step, h at the start of the next step, and c after the step. h has the gates' type, since products
         under autocast read it in that type anyway.
     """
     i, f, g, o = gates.to(c.dtype).chunk(4, 1)
-    c = torch.sigmoid(f) * (c * keep) + torch.sigmoid(i) * torch.tanh(g)
+    c = torch.sigmoid(f) * torch.where(start, 0.0, c) + torch.sigmoid(i) * torch.tanh(g)
     h = (torch.sigmoid(o) * torch.tanh(c)).to(gates.dtype)
-    return h, h * keep_next.to(h.dtype), c
+    return h, torch.where(next_start, 0.0, h), c

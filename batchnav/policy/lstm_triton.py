@@ -63,7 +63,7 @@ def _forward_step(
         g = tl.dot(h, tl.load(w + 2 * H), g)
         o = tl.dot(h, tl.load(w + 3 * H), o)
     i, f, g, o = tl.sigmoid(i), tl.sigmoid(f), _tanh(g), tl.sigmoid(o)
-    c = f * (tl.load(carry + here, mask=live, other=0.0) * keeps) + i * g
+    c = f * tl.load(carry + here, mask=live & (keeps > 0.0), other=0.0) + i * g
     kind = gates_out.dtype.element_ty
     tl.store(carry_out + here, c, mask=live)
     tl.store(hidden_out + here, (o * _tanh(c)).to(kind), mask=live)
@@ -93,18 +93,18 @@ def _backward_step(
             inner = k + tl.arange(0, BK)
             d = tl.load(next_grads + row[:, None] * (4 * H) + inner[None, :], mask=live, other=0.0)
             dh = tl.dot(d, tl.load(weight + inner[:, None] * H + column[None, :]), dh)
-        dh = dh * tl.load(keep_next + row, mask=row < B, other=0.0)[:, None]
+        dh = tl.where(tl.load(keep_next + row, mask=row < B, other=0.0)[:, None] > 0.0, dh, 0.0)
     dh += tl.load(grad + here, mask=live, other=0.0).to(tl.float32)
     i = tl.load(gates + at, mask=live, other=0.0).to(tl.float32)
     f = tl.load(gates + at + H, mask=live, other=0.0).to(tl.float32)
     g = tl.load(gates + at + 2 * H, mask=live, other=0.0).to(tl.float32)
     o = tl.load(gates + at + 3 * H, mask=live, other=0.0).to(tl.float32)
     keeps = tl.load(keep + row, mask=row < B, other=0.0)[:, None]
-    before = tl.load(carry_before + here, mask=live, other=0.0) * keeps
+    before = tl.load(carry_before + here, mask=live & (keeps > 0.0), other=0.0)
     tanh_c = _tanh(tl.load(carry + here, mask=live, other=0.0))
     dc = tl.load(carry_grad_out + here, mask=live, other=0.0) + dh * o * (1.0 - tanh_c * tanh_c)
     kind = gates.dtype.element_ty
-    tl.store(carry_grad_out + here, dc * f * keeps, mask=live)
+    tl.store(carry_grad_out + here, tl.where(keeps > 0.0, dc * f, 0.0), mask=live)
     tl.store(grads_out + at, (dc * g * i * (1.0 - i)).to(kind), mask=live)
     tl.store(grads_out + at + H, (dc * before * f * (1.0 - f)).to(kind), mask=live)
     tl.store(grads_out + at + 2 * H, (dc * i * (1.0 - g * g)).to(kind), mask=live)
@@ -151,7 +151,7 @@ class _Layer(torch.autograd.Function):
                 grad[t], gates[t], carries[t + 1], carries[t], keep[t], grads[after], keep[after], w_hh, batch,
                 int(t + 1 == steps), carry_grad, grads[t], H=size, **tile,
             )  # fmt: skip
-        flat, kept = grads.flatten(0, 1), (hiddens[:-1] * keep[..., None].to(hiddens.dtype)).flatten(0, 1)
+        flat, kept = grads.flatten(0, 1), torch.where(keep[..., None] > 0.0, hiddens[:-1], 0.0).flatten(0, 1)
         bias_grad = flat.sum(0, dtype=torch.float32)
         x_grad, w_ih_grad, w_hh_grad = (flat @ w_ih).view_as(x), flat.t() @ x.flatten(0, 1), flat.t() @ kept
         return x_grad, None, None, None, w_ih_grad.float(), w_hh_grad.float(), bias_grad, bias_grad

@@ -116,7 +116,9 @@ class CausalTransformer(Memory):
         """One step, as in `Memory.step`: its keys and values replace the oldest ones of the ring buffer."""
         now = torch.where(start, 0, state.steps)
         age = (now[:, None] - self._slots(x)) % self.window
-        visible, own = (age <= now[:, None])[:, None, None], (age == 0)[:, None, None, :, None]
+        visible = (age <= now[:, None])[:, None, None]
+        # The first step of an episode fills the buffer, so that nothing of an earlier one is left, such as NaN.
+        own = ((age == 0) | start[:, None])[:, None, None, :, None]
         rotation, caches = self._rotation(now[:, None]), []
         x = self.input(x)[:, None]
         for block, cache in zip(self.blocks, state.caches, strict=True):
@@ -133,10 +135,12 @@ class CausalTransformer(Memory):
         t = torch.arange(starts.shape[1], dtype=torch.int64, device=x.device)
         now = torch.where(first >= 0, t - first, state.steps[:, None] + t)
         visible = torch.cat([self._visible_slots(first, now, state.steps), self._visible_steps(first)], dim=2)[:, None]
-        row_of_slot = self._rows_after(now)[:, None, None, :, None]
+        row_of_slot = self._rows_after(now, first)[:, None, None, :, None]
         rotation, caches = self._rotation(now), []
         x = self.input(x).transpose(0, 1)
         for block, cache in zip(self.blocks, state.caches, strict=True):
+            # zeros where the sequence begins an episode: masked rows of NaN would make outputs NaN
+            cache = torch.where(starts[:, 0].view(-1, 1, 1, 1, 1), 0.0, cache)
             x, seen = block(x, rotation, visible, cache)
             caches.append(seen.detach().gather(3, row_of_slot.expand(cache.shape)))
         return self.norm(x).transpose(0, 1), TransformerState(tuple(caches), now[:, -1] + 1)
@@ -164,11 +168,14 @@ class CausalTransformer(Memory):
         ago = t[:, None] - t
         return (ago >= 0) & (ago < self.window) & (t >= first[:, :, None])
 
-    def _rows_after(self, now: torch.Tensor) -> torch.Tensor:
-        """i64 [B, window]: row that each slot holds after a sequence, among the slots before it and the sequence."""
+    def _rows_after(self, now: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+        """i64 [B, window]: row that each slot holds after a sequence, among the slots before it and the sequence.
+
+        Where an episode began, slots that are still empty hold its first step. `first`: as in `_visible_slots`.
+        """
         slots, t = self._slots(now), torch.arange(now.shape[1], dtype=torch.int64, device=now.device)
         written = (now % self.window)[:, :, None] == slots
-        last = torch.where(written, t[:, None], -1).amax(1)
+        last = torch.where(written, t[:, None], -1).amax(1).maximum(first[:, -1:])
         return torch.where(last >= 0, self.window + last, slots)
 
     def _rotation(self, now: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -212,7 +219,7 @@ class Block(nn.Module):
             rotation: cosines and sines f32 [B, 1, T, head size / 2].
             visible: bool [B, 1, T, S]: the rows that each step attends to.
             cache: keys and values before these steps, [B, 2, heads, window, head size]; the products have its type.
-            own: bool [B, 1, 1, window, 1], for T = 1: the slot that the step replaces. None: the steps are appended.
+            own: bool [B, 1, 1, window, 1], for T = 1: the slots that the step replaces. None: the steps are appended.
 
         Returns:
             outputs [B, T, width], and the S rows of keys and values that the steps attend to.

@@ -78,9 +78,19 @@ class Curves:
             self._put(Event(step=frames, summary=part))
 
     def sync(self) -> None:
-        """Flush all rows to disk."""
+        """Flush all rows to disk. CheckpointError where the file or its folder was deleted or moved."""
         with _writing(self.metrics_path):
             os.fsync(self._metrics.fileno())
+        try:
+            is_there = os.path.samestat(self.metrics_path.stat(), os.fstat(self._metrics.fileno()))
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise CheckpointError(
+                f"{self.metrics_path.parent}: found no {self.metrics_path.name}, expected the file of this run; the "
+                f"folder was deleted or moved during training, and its curves, configuration and resume state with it; "
+                f"policy.safetensors holds the current weights"
+            )
 
     def close(self) -> None:
         """Close the files. `log` has written every row already."""

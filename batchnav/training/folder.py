@@ -93,6 +93,8 @@ class RunFolder:
         try:
             for file in (self.config_path, self.metrics_path, self.policy_path, self.resume_path, path / PAGE):
                 remove_leftovers(file)
+            self.before: Any = None
+            """The stored configuration, that of the updates so far; None for a new run."""
             self.changes = self._find_changes(allow_changes)
             """Settings that differ from the stored configuration, one text each."""
         except BaseException:
@@ -117,9 +119,17 @@ class RunFolder:
 
     def _find_changes(self, allowed: bool) -> list[str]:
         """`changes`, that of the task first. CheckpointError if not `allowed`."""
-        if not (self.holds_run and self.config_path.exists()):
+        if not self.holds_run:
             return []
-        found, expected = (flat(to_dict(c)) for c in (load_config(self.config_path, type(self.config)), self.config))
+        if not self.config_path.exists():
+            if not allowed:
+                raise CheckpointError(
+                    f"{self.config_path}: no such file beside the weights of a run, expected its settings to compare; "
+                    f"choose another --out, or continue with those of this command by --allow-changes"
+                )
+            return [f"settings unknown, {CONFIG_NAME} was missing"]
+        self.before = load_config(self.config_path, type(self.config))
+        found, expected = (flat(to_dict(c)) for c in (self.before, self.config))
         different = sorted((key for key in expected if found.get(key) != expected[key]), key=lambda key: key != _TASK)
         if different and not allowed:
             key = different[0]
@@ -200,7 +210,7 @@ class RunFolder:
         """Write the resume state atomically in the background, after its rows are on disk.
 
         Its tensors must not change meanwhile. `close` and the next `save` wait for the write and raise its
-        CheckpointError.
+        CheckpointError. CheckpointError too where the curves were deleted or moved since `begin`.
         """
         self._begun()[0].sync()
         self._resume_file.save({"learner": learner_state, "seconds": self.seconds})

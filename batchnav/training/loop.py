@@ -82,6 +82,8 @@ def _train(
     with SharedFolder(ranks, out, config, allow_changes) as folder:
         learner = make_learner(config, ranks)
         folder.resume(learner)
+        if folder.open and folder.open.before is not None:
+            warn_of_jump(learner, folder.open.before, config)
         validation = Validation(config, learner.policy, ranks) if config.eval_every else None
         folder.begin(learner.frames, {m.name: (m.low, m.high) for m in headline_metrics(config.env.task_name)})
         if wandb and folder.open:
@@ -129,7 +131,7 @@ def _loop(
     ranks, asked = learner.ranks, None  # not `signals.status`: the signal may have reached this rank only
     while learner.frames < config.learner.total_frames and not asked:
         before = learner.frames
-        stats = learner.update(learner.frames / config.learner.total_frames).read()
+        stats = learner.update(config.learner.progress(learner.frames)).read()
         due = signals.save_asked() | folder.save_due(config.save_every)
         reports = ranks.all_gather(RankReport(stats, signals.asked, due))
         found = [report.stats for report in reports]
@@ -275,6 +277,23 @@ def startup_summary(config: TrainingConfig, learner: Algorithm, out: Path) -> st
         f"output: {printable(str(out))} (policy.safetensors, metrics.jsonl); curves: "
         f"tensorboard --logdir {shell_word(out)}"
     )
+
+
+def warn_of_jump(learner: Algorithm, before: TrainingConfig, config: TrainingConfig) -> None:
+    """Log a warning where a run resumes with longer or shorter schedules: its values then jump in one update.
+
+    `before`: the configuration of the updates so far.
+    """
+    length, other = (c.learner.schedule_frames or c.learner.total_frames for c in (before, config))
+    last = before.learner.progress(learner.frames - learner.frames_per_update)
+    values = learner.schedules(last), learner.schedules(config.learner.progress(learner.frames))
+    jumps = [f"{name} from {values[0][name]:.3g} to {new:.3g}" for name, new in values[1].items() if name in values[0]]
+    if learner.frames and length != other:
+        log.warning(
+            "the schedules are now %s frames long, not %s: the next update changes the %s; to continue with the "
+            "schedule so far and its final values, set --%s.schedule-frames %d",
+            f"{other:,}", f"{length:,}", ", the ".join(jumps), config.algorithm, length,
+        )  # fmt: skip
 
 
 def next_steps(frames: int, algorithm: str, out: Path) -> str:

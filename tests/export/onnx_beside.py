@@ -63,7 +63,12 @@ class Beside:
         self.state = network.initial_state(num_envs)
         self.action = torch.zeros(num_envs, *network.actions.shape, dtype=network.actions.dtype)
         self.kept = {
-            value.name: np.zeros([num_envs if size == "batch" else size for size in value.shape], TYPES[value.type])
+            # an episode begins from zeros, whatever the state holds
+            value.name: np.full(
+                [num_envs if size == "batch" else size for size in value.shape],
+                np.nan if TYPES[value.type].startswith("float") else 7,
+                TYPES[value.type],
+            )
             for value in self.session.get_inputs()
             if value.name.startswith("state")
         }

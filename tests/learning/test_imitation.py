@@ -52,6 +52,14 @@ def test_coefficient():
     assert [constant.coef_at(x) for x in (0.0, 0.5, 1.0)] == [0.5] * 3
 
 
+def test_schedules_have_a_length_of_their_own():
+    learner = make(Bandit(), next_one, coef=0.5)
+    assert learner.schedules(0.5) == {"learning rate": learner.learning_rate(0.5), "imitation coefficient": 0.25}
+    twice = PPOConfig(total_frames=200, schedule_frames=100)
+    assert [twice.progress(frames) for frames in (0, 50, 100, 150)] == [0.0, 0.5, 1.0, 1.0]
+    assert PPOConfig(total_frames=200).progress(150) == 0.75
+
+
 def test_imitation_loss_is_the_mean_negative_log_probability():
     log_prob = torch.tensor([0.5, 0.25]).log().requires_grad_()
     loss = imitation_loss(log_prob)

@@ -158,6 +158,24 @@ def test_layers_are_the_plain_loop(steps, batch, layers):
         assert (own[name] - expected).abs().max() <= ROUNDING * expected.abs().max(), name
 
 
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_episode_begins_from_zeros_whatever_the_state_holds(bad, grad, dtype):
+    torch.manual_seed(0)
+    lstm, x, starts = EpisodicLSTM(9, 7, 2), torch.randn(6, 5, 9), torch.zeros(6, 5, dtype=torch.bool)
+    starts[2], state = True, torch.zeros(2, 2, 5, 7)
+    with torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        expected, after = lstm(x[2:], starts[2:], state)
+        out, found = lstm(x, starts, state.fill_(bad))
+    torch.testing.assert_close(out[2:], expected)
+    torch.testing.assert_close(found, after)
+    if grad:
+        out, _ = lstm(x[2:], starts[2:], state)
+        out.float().sum().backward()
+        assert all(parameter.grad.isfinite().all() for parameter in lstm.parameters())
+
+
 def test_unsupported_inputs_use_the_plain_loop():
     """Gradients of the state that is given, and products in bfloat16."""
     torch.manual_seed(0)

@@ -97,6 +97,20 @@ def test_nothing_before_the_episode_is_read():
     close(found[3:], alone)
 
 
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_an_episode_begins_whatever_the_state_holds(bad):
+    memory = make()
+    x, starts = torch.randn(9, 2, 5).double(), torch.zeros(9, 2, dtype=torch.bool)
+    starts[0] = True
+    before = fresh(memory, 2)
+    used = before._replace(caches=tuple(torch.full_like(c, bad) for c in before.caches))
+    alone, after = memory(x, starts, before)
+    for found, state in (memory(x, starts, used), play(memory, x, starts, used)):
+        close(found.detach(), alone.detach())
+        for kept, cache in zip(state.caches, after.caches, strict=True):
+            close(kept.detach(), cache)
+
+
 def test_positions_are_relative():
     """A window in the middle of a long episode gives the same outputs, at any number of steps."""
     memory, T = make(layers=1), 6

@@ -197,9 +197,10 @@ def test_agent_refuses_what_does_not_fit(saved):
         agent.act({**obs, "depth": torch.rand(2, 1, 8, 8)})
     with pytest.raises(ArgumentError, match="episode_start"):
         agent.act(obs, episode_start=torch.ones(3, dtype=torch.bool))
-    obs["depth"][1, 0, 3, 4] = torch.nan
-    with pytest.raises(ArgumentError, match=r"observations\['depth'\]: found NaN or infinity for agents \[1\]"):
-        agent.act(obs)
+    for bad, found in ((torch.nan, "nan"), (torch.inf, "inf"), (-torch.inf, "-inf"), (1e30, r"1e\+30")):
+        obs["depth"][1, 0, 3, 4] = bad
+        with pytest.raises(ArgumentError, match=rf"observations\['depth'\]: found {found} for agents \[1\], expected"):
+            agent.act(obs)
     with pytest.raises(ArgumentError, match="num_envs"):
         agent.reset(0)
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import shutil
 import zipfile
 
 import pytest
@@ -196,8 +197,35 @@ def test_a_broken_configuration_is_a_one_line_error_without_loss(out, run, text,
         RunFolder(out, run)
     assert str(out) in str(error.value) and "\n" not in str(error.value)
     assert content(out) == before
+
+
+def test_a_missing_configuration_is_named(out, run):
     (out / "config.yaml").unlink()
-    assert reopen(out, run)["frames"] == 20  # the command's own is taken
+    before = content(out)
+    with pytest.raises(CheckpointError, match=r"config\.yaml: no such file .* --allow-changes"):
+        RunFolder(out, run)
+    assert content(out) == before
+    assert reopen(out, run, allow_changes=True)["frames"] == 20  # the command's own is taken
+    assert (out / "config.yaml").read_text().startswith("# from frame 20 on: settings unknown, config.yaml was missing")
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
+def test_a_folder_that_is_gone_is_an_error_at_the_next_save(how, tmp_path, run):
+    out = tmp_path / "run"
+    with (
+        pytest.raises(CheckpointError, match=r"run: found no metrics\.jsonl, .* deleted or moved"),
+        RunFolder(out, run) as f,
+    ):
+        f.begin(0)
+        if how == "deleted":
+            shutil.rmtree(out)
+        else:
+            out.rename(tmp_path / "elsewhere")
+        if how == "replaced":
+            out.mkdir()
+            (out / "metrics.jsonl").touch()
+        f.log({"frames": 10})
+        f.save(learner_state(10))
 
 
 def test_no_flipped_bit_of_the_configuration_changes_the_run(out, run):
@@ -338,8 +366,8 @@ def test_seconds_add_up_over_starts(out, run):
 def test_non_finite_numbers_end_a_run_with_advice(tmp_path, out, run):
     """A gradient that is not finite ends the run even if the loss is finite."""
     with RunFolder(tmp_path / "new", run) as folder:
-        check_finite({"frames": 10, "loss": 0.5, "grad_norm": 1.0}, folder)
+        check_finite({"frames": 10, "loss": 0.5, "grad_norm": 1.0}, folder, "ppo")
         with pytest.raises(DivergenceError, match=r"found grad_norm nan.*no state was saved.*--ppo\.learning-rate"):
-            check_finite({"frames": 10, "loss": 0.5, "grad_norm": float("nan")}, folder)
+            check_finite({"frames": 10, "loss": 0.5, "grad_norm": float("nan")}, folder, "ppo")
     with RunFolder(out, run) as folder, pytest.raises(DivergenceError, match=r"loss inf.*last good.*--allow-changes"):
-        check_finite({"frames": 40, "loss": float("inf"), "grad_norm": 1.0}, folder)
+        check_finite({"frames": 40, "loss": float("inf"), "grad_norm": 1.0}, folder, "ppo")

@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import shutil
 import signal
 import threading
 import time
@@ -181,6 +182,34 @@ def test_a_full_disk_is_a_one_line_error_and_keeps_saves(whole, tmp_path):
             assert torch.load(out / "resume.pt", weights_only=True)["learner"]["frames"] > 0
     assert finish(start(run, out)) == 0, log_of(out)
     assert_same_run(out, whole)
+
+
+def test_a_longer_run_says_how_its_schedules_jump(whole, tmp_path):
+    out = tmp_path / "longer"
+    shutil.copytree(whole, out)
+    last, total = rows(out)[-1]["learning_rate"], UPDATES * FRAMES
+    assert finish(start(make_run(UPDATES + 1, ppo={"schedule_frames": total}), out, allow_changes=True)) == 0
+    assert "schedules" not in log_of(out) and rows(out)[-1]["learning_rate"] <= last
+    assert finish(start(make_run(2 * UPDATES), out, allow_changes=True)) == 0
+    found = re.search(
+        rf"schedules are now {2 * total:,} frames long, not {total:,}: .* learning rate from (\S+) to (\S+);"
+        rf" .* --ppo\.schedule-frames {total}\n",
+        log_of(out),
+    )
+    rates = [row["learning_rate"] for row in rows(out)[UPDATES : UPDATES + 2]]
+    assert found and [float(word) for word in found.groups()] == pytest.approx(rates, rel=0.01)
+
+
+def test_a_deleted_folder_is_an_error_and_keeps_the_weights(held, tmp_path):
+    out = tmp_path / "deleted"
+    process = start(make_run(UPDATES, save_every=1e6), out, faults={0: held})
+    wait_until(process, lambda: len(rows(out)) >= 3)
+    shutil.rmtree(out)
+    held.unlink()
+    assert finish(process) == 1
+    message = log_of(out).splitlines()[-1]
+    assert message.startswith(f"error: {out}: found no metrics.jsonl") and "policy.safetensors" in message
+    assert (out / "policy.safetensors").is_file() and not (out / "resume.pt").exists()
 
 
 def test_a_diverged_run_resumes_with_another_learning_rate(held, tmp_path):
