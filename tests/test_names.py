@@ -17,7 +17,7 @@ from batchnav import cli
 from batchnav.cli.console import show
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.play import load_played_scenes
-from batchnav.data.scenes.prepare import prepare
+from batchnav.data.scenes.prepared import prepare
 from batchnav.data.scenes.source import mesh_source
 from batchnav.errors import BatchnavError, MeshError, printable, shell_word
 from batchnav.runtime.console import terminal

@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from batchnav.cli.console import show, with_axes
 from batchnav.cli.interrupts import interrupted_with
 from batchnav.cli.make_episodes import make_episodes
-from batchnav.data.catalog import GROUPS, MANUAL, SOURCES, is_present
+from batchnav.data.download import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.files import SCENES_DIR
 from batchnav.errors import ArgumentError
 from batchnav.runtime.command_line import call_subcommand
@@ -22,7 +22,7 @@ from batchnav.runtime.files import check_target, check_writable
 from batchnav.scene.axes import Up
 
 if TYPE_CHECKING:
-    from batchnav.data.scenes.prepare import Outcome
+    from batchnav.data.scenes.prepared import Outcome
     from batchnav.data.scenes.source import SceneSource
 
 DATA = Path("data")
@@ -122,7 +122,7 @@ def import_data(
     from batchnav.data.procthor import import_houses
     from batchnav.data.scenes.asset import frame_of
     from batchnav.data.scenes.datasets import find_sources
-    from batchnav.data.scenes.prepare import prepare
+    from batchnav.data.scenes.prepared import prepare
 
     check_writable(out, ArgumentError)
     if _is_procthor(source):
@@ -149,7 +149,7 @@ def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", o
         out: folder for the prepared scenes; default: the folder of each mesh, where loading finds them.
     """
     from batchnav.data.scenes.datasets import find_sources
-    from batchnav.data.scenes.prepare import prepare
+    from batchnav.data.scenes.prepared import prepare
 
     if out is not None:
         check_writable(out, ArgumentError)

@@ -58,7 +58,7 @@ def make_episodes(
         device: device that renders objects, for objectnav and instance_imagenav: auto, cpu or cuda.
     """
     from batchnav.data.formats import FORMATS
-    from batchnav.data.formats.fields import check_content
+    from batchnav.data.formats.dataset import check_content
     from batchnav.data.goals import kind_of
     from batchnav.data.scenes.islands import check_rule
     from batchnav.envs.config import nav_config

@@ -45,8 +45,7 @@ from batchnav.data.episodes import Episode
 from batchnav.data.formats import EpisodeDataset
 from batchnav.data.goals import GOALS
 from batchnav.data.goals.category import CategoryGoals
-from batchnav.data.goals.point import generate_episodes, generate_starts
-from batchnav.data.goals.pose import generate_imagenav
+from batchnav.data.goals.point import generate_episodes, generate_imagenav, generate_starts
 from batchnav.data.play import check_episodes
 from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from worlds import episodes_on, write_episodes, write_floor, write_json
 
-from batchnav.data.catalog import SOURCES, Source
+from batchnav.data.download import SOURCES, Source
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import GOALS
 from batchnav.data.scenes.prepared import load_prepared

@@ -12,10 +12,9 @@ import zipfile
 import pytest
 from file_server import CONTENT
 
-from batchnav.data import catalog
+from batchnav.data import download as catalog
 from batchnav.data import download as downloading
-from batchnav.data.catalog import GROUPS, SOURCES, Source, is_present
-from batchnav.data.download import DownloadError, Login, download
+from batchnav.data.download import GROUPS, SOURCES, DownloadError, Login, Source, download, is_present
 from batchnav.data.files import read_json
 from batchnav.errors import MeshError
 

@@ -13,8 +13,7 @@ from batchnav.data.scenes.checks import first_hits
 from batchnav.data.scenes.datasets import load_dataset
 from batchnav.data.scenes.islands import ceiling_above
 from batchnav.data.scenes.load import load_scene
-from batchnav.data.scenes.prepare import prepare
-from batchnav.data.scenes.prepared import load_prepared, save_prepared
+from batchnav.data.scenes.prepared import load_prepared, prepare, save_prepared
 from batchnav.data.scenes.source import mesh_source
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, MeshError, NavMeshError

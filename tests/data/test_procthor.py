@@ -242,7 +242,7 @@ def test_categories_of_assets(asset, category):
 
 def test_imported_houses_keep_their_colours(tmp_path):
     from batchnav.data.scenes.load import load_scene
-    from batchnav.data.scenes.prepare import prepare
+    from batchnav.data.scenes.prepared import prepare
 
     (tmp_path / "houses.json").write_text(json.dumps([house()]))
     (tmp_path / "sizes.json").write_text(json.dumps(SIZES))

@@ -6,7 +6,7 @@ import torch
 
 from batchnav.agents.shortest_path import ShortestPathAgent
 from batchnav.data.formats import EpisodeDataset
-from batchnav.data.goals.pose import generate_imagenav
+from batchnav.data.goals.point import generate_imagenav
 from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.observations import needed_appearance

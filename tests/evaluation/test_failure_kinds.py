@@ -22,7 +22,7 @@ from batchnav.data.goals.category import (
     CategoryGoals,
     generate_objectnav,
 )
-from batchnav.data.goals.pose import PASSED_BY, WRONG_HEADING
+from batchnav.data.goals.point import PASSED_BY, WRONG_HEADING
 from batchnav.data.goals.view_points import with_goals
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, with_options

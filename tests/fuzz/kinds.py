@@ -26,9 +26,8 @@ from batchnav.data.goals import GOALS
 from batchnav.data.goals.instance import generate_instances
 from batchnav.data.procthor import make_procthor_house, read_houses
 from batchnav.data.scenes.prepared import load_prepared, save_prepared
-from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
+from batchnav.data.scenes.scene_dataset import SceneDatasetConfig, read_urdf
 from batchnav.data.scenes.source import mesh_source
-from batchnav.data.scenes.urdf import read_urdf
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import specs_of
 from batchnav.navmesh.navmesh import NavMesh

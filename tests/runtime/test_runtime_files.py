@@ -18,9 +18,8 @@ from batchnav.config import load_config
 from batchnav.data.formats import load_episodes
 from batchnav.data.procthor import read_houses
 from batchnav.data.scenes.prepared import load_prepared, made_from
-from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
+from batchnav.data.scenes.scene_dataset import SceneDatasetConfig, read_urdf
 from batchnav.data.scenes.source import read_asset
-from batchnav.data.scenes.urdf import read_urdf
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, MeshError
 from batchnav.mapping.predictor import load_occupancy
 from batchnav.report.charts import load_metrics

@@ -9,9 +9,8 @@ import yaml
 from PIL import Image
 
 import batchnav
-from batchnav.data.scenes.mesh_files import mesh_files_in
 from batchnav.data.scenes.prepared import fingerprint
-from batchnav.data.scenes.source import mesh_source
+from batchnav.data.scenes.source import mesh_files_in, mesh_source
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.ros_map import WALL_HEIGHT, RosMap, is_ros_map, map_mesh, read_map, write_map

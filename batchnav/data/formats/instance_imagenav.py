@@ -16,8 +16,16 @@ import numpy as np
 
 from batchnav.data.episodes import rotation_of, scene_name
 from batchnav.data.files import is_number
-from batchnav.data.formats.dataset import EpisodeDataset, EpisodeFile, Format
-from batchnav.data.formats.fields import ROTATION_TOLERANCE, in_scenes, numbers_of, read_parts, write_split
+from batchnav.data.formats.dataset import (
+    ROTATION_TOLERANCE,
+    EpisodeDataset,
+    EpisodeFile,
+    Format,
+    in_scenes,
+    numbers_of,
+    read_parts,
+    write_split,
+)
 from batchnav.data.formats.objectnav import FileGoal, ObjectNavEpisode, episode_of, goal_of, plain_episode, plain_goal
 from batchnav.errors import EpisodeError, shortened
 from batchnav.scene.goals import NO_IMAGES

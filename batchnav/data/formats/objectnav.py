@@ -17,10 +17,12 @@ import numpy as np
 
 from batchnav.data.episodes import Episode, Vector, heading_of, rotation_of
 from batchnav.data.files import is_number
-from batchnav.data.formats.dataset import EpisodeDataset, EpisodeFile, Format
-from batchnav.data.formats.fields import (
+from batchnav.data.formats.dataset import (
     ROTATION_TOLERANCE,
     UNUSED,
+    EpisodeDataset,
+    EpisodeFile,
+    Format,
     common_fields,
     in_scenes,
     names_of,

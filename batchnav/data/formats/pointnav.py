@@ -12,10 +12,14 @@ from typing import Any
 
 from batchnav.data.episodes import Episode, Goal, scene_name
 from batchnav.data.files import is_number
-from batchnav.data.formats.dataset import ALL_SCENES, EpisodeDataset, EpisodeFile, Format, content_files
-from batchnav.data.formats.fields import (
+from batchnav.data.formats.dataset import (
+    ALL_SCENES,
     UNUSED,
+    EpisodeDataset,
+    EpisodeFile,
+    Format,
     common_fields,
+    content_files,
     in_scenes,
     names_of,
     numbers_of,

@@ -3,8 +3,7 @@
 from batchnav.data.goals.category import CategoryGoals
 from batchnav.data.goals.instance import InstanceGoals
 from batchnav.data.goals.kind import FailedEpisode, GoalKind, ShownGoals
-from batchnav.data.goals.point import NoGoals, PointGoals
-from batchnav.data.goals.pose import PoseGoals
+from batchnav.data.goals.point import NoGoals, PointGoals, PoseGoals
 from batchnav.tasks import TASKS
 
 __all__ = ["GOALS", "FailedEpisode", "GoalKind", "ShownGoals", "kind_of"]

@@ -28,10 +28,18 @@ from batchnav.data.formats.pointnav import scenes_played
 from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.scenes.annotations import is_semantic
 from batchnav.data.scenes.asset import FileAxes
-from batchnav.data.scenes.mesh_files import is_hidden, mesh_files_in, one_per_scene
 from batchnav.data.scenes.prepared import load_source
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG, SCENE_INSTANCE, SceneDatasetConfig
-from batchnav.data.scenes.source import STAGE_CONFIG, SceneSource, file_source, mesh_source, stage_source
+from batchnav.data.scenes.source import (
+    STAGE_CONFIG,
+    SceneSource,
+    file_source,
+    is_hidden,
+    mesh_files_in,
+    mesh_source,
+    one_per_scene,
+    stage_source,
+)
 from batchnav.errors import ArgumentError, EpisodeError, MeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console import number_of

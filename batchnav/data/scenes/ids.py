@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchnav.data.scenes.mesh_files import is_hidden, mesh_files_in
 from batchnav.data.scenes.prepared import SUFFIX
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG
+from batchnav.data.scenes.source import is_hidden, mesh_files_in
 from batchnav.errors import MeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import FAMILIES, SceneFamily

@@ -8,23 +8,241 @@ raises.
 
 from __future__ import annotations
 
+import fnmatch
 import math
 import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from batchnav.data.files import is_number, natural_order, read_json
+from batchnav.data.files import is_number, natural_order, read_json, read_text
 from batchnav.data.scenes.annotations import ANNOTATIONS
-from batchnav.data.scenes.asset import Part, asset_of, unit, vector, with_descriptor
-from batchnav.data.scenes.mesh_files import is_hidden
-from batchnav.data.scenes.search import Search, first_containing
-from batchnav.data.scenes.source import STAGE_CONFIG, SceneSource, scene_id_of
-from batchnav.data.scenes.urdf import read_urdf
+from batchnav.data.scenes.asset import Asset, Part, asset_of, unit, vector, with_descriptor
+from batchnav.data.scenes.source import STAGE_CONFIG, SceneSource, is_hidden, scene_id_of
 from batchnav.errors import MeshError, shortened
+
+# URDF files: the visual meshes of an articulated object, posed by its joints
+
+_MAX_LINKS = 10_000
+
+
+def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
+    """The meshes of all links, in the root link's frame.
+
+    Args:
+        path: the `.urdf` file; meshes are named relative to its folder.
+        positions: joint positions by name, radians or metres; 0 for other joints.
+
+    Raises MeshError where the file is not URDF, its joints form no tree, or a number cannot be read.
+    """
+    try:
+        robot = ET.fromstring(read_text(path, MeshError))
+        links = {_named(link, "name"): link for link in robot.findall("link")}
+        joints = {_link(joint, "child"): joint for joint in robot.findall("joint")}
+        if len(links) > _MAX_LINKS:
+            raise ValueError(f"found {len(links)} links, expected at most {_MAX_LINKS}")
+        parts: list[Part] = []
+        poses: dict[str, np.ndarray] = {}
+        for name, link in links.items():
+            pose = _link_pose(name, joints, positions, poses)
+            for visual in link.findall("visual"):
+                mesh = visual.find("geometry/mesh")
+                if mesh is None:  # boxes and spheres are collision shapes; Habitat renders meshes only
+                    continue
+                place = pose @ _origin(visual)
+                asset = Asset(path.parent / _named(mesh, "filename"), scale=_numbers(mesh.get("scale", "1 1 1")))
+                parts.append(Part(asset, place[:3, :3], place[:3, 3]))
+    except (ET.ParseError, ValueError) as error:
+        raise MeshError(f"{path}: is not a usable URDF file ({error})") from error
+    return parts
+
+
+def _link_pose(
+    name: str, joints: Mapping[str, ET.Element], positions: Mapping[str, float], poses: dict[str, np.ndarray]
+) -> np.ndarray:
+    """f64 [4, 4]: transform from the link's frame to the root's. `poses` caches the transforms of visited links."""
+    chain: dict[str, ET.Element] = {}
+    while name in joints and name not in poses:
+        if name in chain:
+            raise ValueError(f"link {name!r} is its own ancestor")
+        chain[name] = joints[name]
+        name = _link(joints[name], "parent")
+    pose = poses.get(name, np.eye(4))
+    for link, joint in reversed(chain.items()):
+        pose = poses[link] = pose @ _origin(joint) @ _motion(joint, positions.get(joint.get("name", ""), 0.0))
+    return pose
+
+
+def _motion(joint: ET.Element, position: float) -> np.ndarray:
+    """f64 [4, 4]: motion of a joint at a position, about or along its axis."""
+    motion, axis = np.eye(4), joint.find("axis")
+    direction = np.array(_numbers(_named(axis, "xyz")) if axis is not None else (1.0, 0.0, 0.0))
+    if joint.get("type") in ("revolute", "continuous"):
+        motion[:3, :3] = Rotation.from_rotvec(direction * position).as_matrix()
+    elif joint.get("type") == "prismatic":
+        motion[:3, 3] = direction * position
+    return motion
+
+
+def _origin(element: ET.Element) -> np.ndarray:
+    """f64 [4, 4]: transform of an element's <origin xyz rpy>."""
+    origin, pose = element.find("origin"), np.eye(4)
+    if origin is not None:
+        pose[:3, 3] = _numbers(origin.get("xyz", "0 0 0"))
+        pose[:3, :3] = Rotation.from_euler("xyz", _numbers(origin.get("rpy", "0 0 0"))).as_matrix()
+    return pose
+
+
+def _link(joint: ET.Element, end: str) -> str:
+    """Name of a joint's "parent" or "child" link."""
+    element = joint.find(end)
+    if element is None:
+        raise ValueError(f"a joint without <{end}>")
+    return _named(element, "link")
+
+
+def _named(element: ET.Element, name: str) -> str:
+    """A required attribute of an element. ValueError where it is missing."""
+    value = element.get(name)
+    if value is None:
+        raise ValueError(f"<{element.tag}> without {name!r}")
+    return value
+
+
+def _numbers(text: str) -> tuple[float, float, float]:
+    """Three finite numbers from text. ValueError for anything else."""
+    values = [float(word) for word in text.replace(",", " ").split()]  # published files use commas too
+    if len(values) != 3 or not np.isfinite(values).all():
+        raise ValueError(f"found {text!r}, expected three numbers")
+    x, y, z = values
+    return x, y, z
+
+
+# Search paths of scene datasets: names with `*`, `?` and `[...]`, within bounds; and names in names
+
+MAX_ENTRIES = 1_000_000
+"""Largest number of folder entries that the patterns of one dataset may look at."""
+_MAGIC = re.compile(r"[*?[]")
+
+
+class Search:
+    """Search for the files that patterns name, as `glob.glob` does without `**`.
+
+    A wildcard does not match a link to a folder that holds the link. Folders that cannot be read are left out.
+
+    Args:
+        where: begin of error messages, the file that holds the patterns.
+        folder: base of relative patterns; its own name is taken literally.
+
+    MeshError where all searches together look at more than MAX_ENTRIES entries.
+    """
+
+    def __init__(self, where: str, folder: Path):
+        self._where, self._folder, self._left = where, folder, MAX_ENTRIES
+
+    def files(self, pattern: str) -> list[Path]:
+        """Files that match a pattern, and files directly in matching folders."""
+        found: list[Path] = []
+        for match in self._matches(pattern):
+            if os.path.isdir(match):
+                found += [match / name for name in self._names(match, pattern)]
+            else:
+                found.append(match)
+        return found
+
+    def _matches(self, pattern: str) -> list[Path]:
+        """Existing paths that match a pattern."""
+        paths = [self._folder]
+        for part in PurePosixPath(pattern).parts:
+            paths = list(self._step(paths, part, pattern))
+        return paths
+
+    def _step(self, paths: Iterable[Path], part: str, pattern: str) -> Iterator[Path]:
+        """The existing paths that continue `paths` by one part of a pattern."""
+        if not _MAGIC.search(part):
+            yield from (path / part for path in paths if os.path.lexists(path / part))
+            return
+        is_match = re.compile(fnmatch.translate(part)).match
+        for path in paths:
+            found = (name for name in self._names(path, pattern) if is_match(name))
+            shown = (path / name for name in found if part[0] == "." or name[0] != ".")
+            yield from (each for each in shown if not _is_cycle(each))
+
+    def _names(self, folder: Path, pattern: str) -> list[str]:
+        """Sorted names in a folder; none where it cannot be read."""
+        names: list[str] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    names.append(entry.name)
+                    self._left -= 1
+                    if self._left < 0:
+                        raise MeshError(
+                            f"{self._where}: pattern {shortened(pattern)}: searched more than {MAX_ENTRIES:,} files "
+                            f"and folders, expected a pattern of the dataset's own folders"
+                        )
+        except OSError:
+            return []
+        return sorted(names)
+
+
+def _is_cycle(path: Path) -> bool:
+    """True for a link to a folder that holds the link, and for a link that cannot be read."""
+    try:
+        return os.path.islink(path) and os.path.realpath(path) in map(os.path.realpath, path.parents)
+    except OSError:
+        return True
+
+
+def first_containing(texts: Sequence[str], words: Iterable[str]) -> dict[str, int]:
+    """For each word that occurs in a text, the index of the first such text; linear in the number of characters.
+
+    Method: Aho and Corasick, "Efficient string matching", CACM 18(6), 1975. A tree holds the prefixes of all words;
+    each node links to the longest proper suffix that is also a prefix.
+    """
+    longest = max(map(len, texts), default=0)
+    children: list[dict[str, int]] = [{}]
+    ends: dict[int, str] = {}
+    for word in words:
+        if not 0 < len(word) <= longest:
+            continue
+        node = 0
+        for letter in word:
+            if letter not in children[node]:
+                children[node][letter] = len(children)
+                children.append({})
+            node = children[node][letter]
+        ends[node] = word
+    shorter, order = [0] * len(children), list(children[0].values())
+    for node in order:  # grows during the loop
+        for letter, child in children[node].items():
+            shorter[child] = _next_node(children, shorter, shorter[node], letter)
+            order.append(child)
+    found: dict[str, int] = {}
+    seen = [False] * len(children)
+    for i, text in enumerate(texts if ends else ()):
+        node = 0
+        for letter in text:
+            node = end = _next_node(children, shorter, node, letter)
+            while end and not seen[end]:  # each node is visited once over all texts
+                seen[end] = True
+                if end in ends:
+                    found[ends[end]] = i
+                end = shorter[end]
+    return found
+
+
+def _next_node(children: list[dict[str, int]], shorter: list[int], node: int, letter: str) -> int:
+    """The node of the longest prefix that is a suffix of `node` plus `letter`."""
+    while node and letter not in children[node]:
+        node = shorter[node]
+    return children[node].get(letter, 0)
+
 
 DATASET_CONFIG = ".scene_dataset_config.json"
 """End of the name of a file that describes a scene dataset."""

@@ -14,7 +14,7 @@ from worlds import write_box
 
 from batchnav.data.episodes import Episode, Goal, episode_table, rotation_of
 from batchnav.data.formats import EpisodeDataset, load_episodes
-from batchnav.data.goals.pose import LEVELS, generate_imagenav
+from batchnav.data.goals.point import LEVELS, generate_imagenav
 from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.observations import needed_appearance

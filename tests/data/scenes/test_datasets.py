@@ -8,7 +8,7 @@ import batchnav
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.play import check_episodes
 from batchnav.data.scenes.load import load_all, load_scene
-from batchnav.data.scenes.prepare import prepare
+from batchnav.data.scenes.prepared import prepare
 from batchnav.data.scenes.source import mesh_source
 from batchnav.data.validate import validate
 from batchnav.errors import ArgumentError, EpisodeError, MeshError

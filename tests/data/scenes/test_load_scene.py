@@ -14,7 +14,7 @@ import batchnav
 import batchnav.scene.scene as scenes
 from batchnav.data.parallel import in_parallel
 from batchnav.data.scenes.load import load_all, load_scene, load_scenes
-from batchnav.data.scenes.prepare import prepare
+from batchnav.data.scenes.prepared import prepare
 from batchnav.data.scenes.source import mesh_source
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh

@@ -11,7 +11,7 @@ import batchnav
 from batchnav.data.procthor import import_houses
 from batchnav.data.scenes.datasets import find_sources, load_dataset
 from batchnav.data.scenes.ids import scene_ids
-from batchnav.data.scenes.mesh_files import mesh_files_in
+from batchnav.data.scenes.source import mesh_files_in
 from batchnav.errors import MeshError
 from batchnav.scene.mesh import load_mesh
 

@@ -8,10 +8,8 @@ import pytest
 from worlds import TOP, write_box, write_episodes, write_floor, write_json
 
 import batchnav
-from batchnav.data.scenes import search
-from batchnav.data.scenes.scene_dataset import SceneDatasetConfig
-from batchnav.data.scenes.search import Search, first_containing
-from batchnav.data.scenes.urdf import read_urdf
+from batchnav.data.scenes import scene_dataset
+from batchnav.data.scenes.scene_dataset import SceneDatasetConfig, Search, first_containing, read_urdf
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import remove_leftovers
 from batchnav.scene.mesh import load_mesh
@@ -318,7 +316,7 @@ def test_links_to_folders_above_are_not_followed(pattern, folder):
 
 
 def test_entries_are_bounded(folder, monkeypatch):
-    monkeypatch.setattr(search, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(scene_dataset, "MAX_ENTRIES", 4)
     with pytest.raises(MeshError, match=r"own: pattern '\*/\*': searched more than 4 files and folders, expected"):
         Search("own", folder).files("*/*")
 

@@ -9,12 +9,11 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save
 from worlds import FLOOR, write_floor
 
-from batchnav.data.scenes import prepare as prepare_module
+from batchnav.data.scenes import prepared as prepare_module
 from batchnav.data.scenes.asset import FileAxes
 from batchnav.data.scenes.datasets import find_sources
 from batchnav.data.scenes.load import load_all, load_scene
-from batchnav.data.scenes.prepare import prepare
-from batchnav.data.scenes.prepared import fingerprint, load_prepared, load_source, made_from, save_prepared
+from batchnav.data.scenes.prepared import fingerprint, load_prepared, load_source, made_from, prepare, save_prepared
 from batchnav.data.scenes.source import mesh_source
 from batchnav.data.validate import validate
 from batchnav.errors import MeshError, NavMeshError

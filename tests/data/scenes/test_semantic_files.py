@@ -11,7 +11,7 @@ from PIL import Image
 from render_reference import pixel_directions
 
 import batchnav
-from batchnav.data.scenes.prepare import prepare
+from batchnav.data.scenes.prepared import prepare
 from batchnav.data.scenes.source import mesh_source, stage_source
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
