@@ -21,7 +21,7 @@ from batchnav.data.scenes.load import load_all
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.report.results import record, row
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.threads import num_threads
+from batchnav.runtime.parallel import num_threads
 
 FORWARD = 0.25
 """Length of a step, metres."""

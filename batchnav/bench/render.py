@@ -33,7 +33,7 @@ from batchnav.renderers.choose import RENDERERS, random_views
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
 from batchnav.report.results import append_rows, print_table, row, save_chart
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.threads import num_threads
+from batchnav.runtime.parallel import num_threads
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors.by_name import camera_sensors

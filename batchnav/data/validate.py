@@ -10,10 +10,11 @@ from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import EpisodeDataset, is_episode_file, load_episodes
 from batchnav.data.goals import GOALS
 from batchnav.data.play import load_played_scenes, success_distance_of
+from batchnav.data.scenes.checks import Finding, check_mesh, check_navmesh, scene_findings
 from batchnav.data.scenes.datasets import find_sources
 from batchnav.data.scenes.ids import SCENE_SOURCES, prepared_in
 from batchnav.data.scenes.load import load_scene
-from batchnav.data.scenes.prepared import SUFFIX, Finding, check_mesh, check_navmesh, load_prepared, scene_findings
+from batchnav.data.scenes.prepared import SUFFIX, load_prepared
 from batchnav.data.scenes.source import SceneSource
 from batchnav.errors import BatchnavError
 from batchnav.navmesh.navmesh import NavMesh

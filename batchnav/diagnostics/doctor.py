@@ -27,7 +27,7 @@ from batchnav.procedural import make_material_library
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.extras import install_command
-from batchnav.runtime.threads import num_threads
+from batchnav.runtime.parallel import num_threads
 from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.textures import Palette
 from batchnav.sensors.frame import BYTES_RENDERED, images_needed

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from scipy.ndimage import binary_dilation
 
-from batchnav.data.scenes.checks import first_hits
+from batchnav.data.scenes.islands import first_hits
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import AgentMap
 from batchnav.mapping.state import SIDE

@@ -65,7 +65,7 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.runtime.kernels.synchronization import atomic_add, sync_lanes
-from batchnav.runtime.threads import num_threads
+from batchnav.runtime.parallel import num_threads
 from batchnav.sensors.sensor import Cameras
 
 # CUDA: the order in which blocks of threads take agents

@@ -23,7 +23,7 @@ from batchnav.runtime.console import number_of
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import floats, to_device, view
 from batchnav.runtime.kernels.launch import Kernel
-from batchnav.runtime.threads import num_threads
+from batchnav.runtime.parallel import num_threads
 from batchnav.types import FAR, TriangleMesh
 
 log = logging.getLogger(__name__)

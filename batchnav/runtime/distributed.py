@@ -38,9 +38,8 @@ import torch
 import torch.distributed as dist
 
 from batchnav.errors import BatchnavError, ConfigError, DeviceError
-from batchnav.runtime.child_processes import interrupts_blocked
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.threads import limit_threads, num_threads
+from batchnav.runtime.parallel import interrupts_blocked, limit_threads, num_threads
 
 T = TypeVar("T")
 

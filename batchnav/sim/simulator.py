@@ -24,7 +24,7 @@ from batchnav.navmesh.locate import nearest_polygon
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.kernels.arrays import host_flag, view
 from batchnav.runtime.kernels.launch import kernel
-from batchnav.runtime.threads import num_threads
+from batchnav.runtime.parallel import num_threads
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import Bodies, Body, BodyConfig
 from batchnav.sim.episodes import SamplingQueue, SamplingState

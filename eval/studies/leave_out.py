@@ -24,7 +24,6 @@ from rich.table import Table
 
 from batchnav.cli.console import run
 from batchnav.config import bounded, load_config
-from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.scenes.load import load_scene
 from batchnav.data.scenes.prepared import save_prepared
 from batchnav.errors import ArgumentError
@@ -36,6 +35,7 @@ from batchnav.procedural import ScanDefects, degrade
 from batchnav.report.results import STYLE
 from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import resolve_device
+from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.scene.scene import make_scene
 from batchnav.training.config import TrainingConfig
 from batchnav.training.folder import RunFolder

@@ -9,9 +9,8 @@ from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.data.formats import EpisodeDataset
 from batchnav.data.goals.point import generate_episodes
 from batchnav.data.play import check_episodes
-from batchnav.data.scenes.checks import first_hits
 from batchnav.data.scenes.datasets import load_dataset
-from batchnav.data.scenes.islands import ceiling_above
+from batchnav.data.scenes.islands import ceiling_above, first_hits
 from batchnav.data.scenes.load import load_scene
 from batchnav.data.scenes.prepared import load_prepared, prepare, save_prepared
 from batchnav.data.scenes.source import mesh_source

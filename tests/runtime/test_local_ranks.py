@@ -12,7 +12,7 @@ import torch
 
 from batchnav.errors import DeviceError
 from batchnav.runtime.distributed import join, start_local_ranks
-from batchnav.runtime.threads import num_threads
+from batchnav.runtime.parallel import num_threads
 
 PATIENCE = 600.0
 """Seconds for what takes a few on a quiet machine."""

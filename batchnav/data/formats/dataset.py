@@ -330,3 +330,18 @@ def numbers_of(data: dict, name: str, length: int, where: str) -> tuple:
         found = "nothing" if name not in data else shortened(value)
         raise EpisodeError(f"{where}: field {name!r}: found {found}, expected {length} finite numbers")
     return tuple(float(v) for v in value)
+
+
+def plain_fields(episode: Episode, goals: list[Any]) -> dict[str, Any]:
+    """The fields of all tasks as JSON values, with every key that Habitat's generator writes; `goals`: JSON values."""
+    return {
+        "episode_id": episode.episode_id,
+        "scene_id": episode.scene_id,
+        "scene_dataset_config": episode.scene_dataset_config,
+        "start_position": list(episode.start_position),
+        "start_rotation": list(episode.start_rotation),
+        "info": episode.info,
+        "goals": goals,
+        **UNUSED,
+        **episode.other,
+    }

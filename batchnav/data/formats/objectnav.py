@@ -19,7 +19,6 @@ from batchnav.data.episodes import Episode, Vector, heading_of, rotation_of
 from batchnav.data.files import is_number
 from batchnav.data.formats.dataset import (
     ROTATION_TOLERANCE,
-    UNUSED,
     EpisodeDataset,
     EpisodeFile,
     Format,
@@ -27,6 +26,7 @@ from batchnav.data.formats.dataset import (
     in_scenes,
     names_of,
     numbers_of,
+    plain_fields,
     read_parts,
     write_split,
 )
@@ -337,15 +337,7 @@ def plain_episode(episode: ObjectNavEpisode) -> dict:
     """An episode as JSON values, with every key that Habitat's generator writes."""
     children = episode.children_object_categories
     return {
-        "episode_id": episode.episode_id,
-        "scene_id": episode.scene_id,
-        "scene_dataset_config": episode.scene_dataset_config,
-        "start_position": list(episode.start_position),
-        "start_rotation": list(episode.start_rotation),
-        "info": episode.info,
-        "goals": [],
-        **UNUSED,
-        **episode.other,
+        **plain_fields(episode, []),
         "object_category": episode.object_category,
         **({} if children is None else {"children_object_categories": list(children)}),
     }

@@ -14,7 +14,6 @@ from batchnav.data.episodes import Episode, Goal, scene_name
 from batchnav.data.files import is_number
 from batchnav.data.formats.dataset import (
     ALL_SCENES,
-    UNUSED,
     EpisodeDataset,
     EpisodeFile,
     Format,
@@ -23,6 +22,7 @@ from batchnav.data.formats.dataset import (
     in_scenes,
     names_of,
     numbers_of,
+    plain_fields,
     read_parts,
     rotation_in,
     write_split,
@@ -63,7 +63,11 @@ def scenes_played(path: str | Path) -> set[str]:
 
 def write(dataset: EpisodeDataset, path: Path, content: bool | None) -> None:
     """Write PointNav or ImageNav episodes in Habitat's format; see `EpisodeDataset.save`."""
-    write_split(dataset.episodes, path, bool(content), lambda some, scene_id: {"episodes": list(map(_plain, some))})
+
+    def rows(episodes: Sequence[Episode], scene_id: str) -> dict[str, Any]:
+        return {"episodes": [plain_fields(each, list(map(_plain_goal, each.goals))) for each in episodes]}
+
+    write_split(dataset.episodes, path, bool(content), rows)
 
 
 def _episodes(file: EpisodeFile, folder: str = "") -> list[Episode]:
@@ -111,21 +115,6 @@ def refuse_other_tasks(data: dict, where: str) -> None:
             raise EpisodeError(
                 f"{where}: field {key!r}: found episodes of {task}, expected those of PointNav or ImageNav, {expected}"
             )
-
-
-def _plain(episode: Episode) -> dict:
-    """An episode as JSON values, with every key that Habitat's generator writes."""
-    return {
-        "episode_id": episode.episode_id,
-        "scene_id": episode.scene_id,
-        "scene_dataset_config": episode.scene_dataset_config,
-        "start_position": list(episode.start_position),
-        "start_rotation": list(episode.start_rotation),
-        "info": episode.info,
-        "goals": list(map(_plain_goal, episode.goals)),
-        **UNUSED,
-        **episode.other,
-    }
 
 
 def _plain_goal(goal: Goal) -> dict:

@@ -123,6 +123,10 @@ class GoalKind:
         """
         raise NotImplementedError
 
+    def generate_published(self, scenes: Sequence[Scene], per_scene: int, seed: int, config: Any) -> EpisodeDataset:
+        """`generate` by the rules of published files, where these differ from the task's configuration."""
+        return self.generate(scenes, per_scene, seed, config)
+
     def generate_file(
         self,
         scenes: Iterable[Scene],
@@ -136,7 +140,8 @@ class GoalKind:
         episodes: list[Any] = []
         for scene in scenes:
             try:
-                episodes += self.generate(self.with_goals([scene], config, device), per_scene, seed, config).episodes
+                complete = self.with_goals([scene], config, device)
+                episodes += self.generate_published(complete, per_scene, seed, config).episodes
             except EpisodeError as error:
                 skip(str(error))
         return EpisodeDataset(episodes, self.plays[0], format=self.format)

@@ -1,4 +1,4 @@
-"""Goals that are points, as in PointNav; and tasks without a goal, whose files hold starts.
+"""Goals that are points, as in PointNav, or poses, as in ImageNav; and tasks without a goal, whose files hold starts.
 
 Episodes are sampled by the rules of Habitat's generator.
 """
@@ -6,7 +6,7 @@ Episodes are sampled by the rules of Habitat's generator.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -207,23 +207,9 @@ class PoseGoals(PointGoals):
         OUT_OF_STEPS: "it did not stop, and had never been at the goal",
     }
 
-    def generate_file(
-        self,
-        scenes: Iterable[Scene],
-        per_scene: int,
-        seed: int,
-        config: Any,
-        device: str | torch.device = "auto",
-        skip: Callable[[str], None] = lambda reason: None,
-    ) -> EpisodeDataset:
-        """Sample the episodes of a file in the published levels of distance."""
-        episodes: list[Episode] = []
-        for scene in scenes:
-            try:
-                episodes += generate_imagenav(scene, per_scene, seed)
-            except EpisodeError as error:
-                skip(str(error))
-        return EpisodeDataset(episodes)
+    def generate_published(self, scenes: Sequence[Scene], per_scene: int, seed: int, config: Any) -> EpisodeDataset:
+        """Sample episodes in the published levels of distance."""
+        return EpisodeDataset([episode for scene in scenes for episode in generate_imagenav(scene, per_scene, seed)])
 
     def failure(self, failed: FailedEpisode) -> str:
         """By whether the agent was at the goal, and how the episode ended."""

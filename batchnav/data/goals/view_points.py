@@ -21,7 +21,6 @@ import torch
 from scipy.spatial import ConvexHull, QhullError
 
 from batchnav.data.goals.rules import LabelMap, Rules, ViewPointRules, labels_named, rules_named
-from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.navmesh import NavMesh
@@ -29,7 +28,7 @@ from batchnav.runtime.cache import versioned_cache_folder
 from batchnav.runtime.console import progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import replacing
-from batchnav.runtime.threads import num_threads
+from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel, num_threads
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
 from batchnav.sensors.object_pixels import ObjectRays, make_views

@@ -1,16 +1,22 @@
-"""Checks of loaded meshes and navmeshes: unit, distance from the origin, and whether a navmesh file fits its mesh."""
+"""Findings about loaded meshes and navmeshes: unit, origin, islands, and whether a navmesh file fits its mesh."""
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
+import numpy as np
+
+from batchnav.data.scenes.asset import FileAxes
+from batchnav.data.scenes.islands import describe_islands, first_hits
+from batchnav.data.scenes.orientation import mesh_warnings
 from batchnav.errors import NavMeshError
-from batchnav.renderers.raycast import RaycastRenderer
+from batchnav.navmesh.islands import SMALL_ISLAND
+from batchnav.navmesh.navmesh import NavMesh
+from batchnav.runtime.console import number_of
 from batchnav.scene.axes import NO_ORIGIN, listed
-from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
-from batchnav.types import TriangleMesh
+from batchnav.types import FAR, TriangleMesh
 
 LARGEST, SMALLEST = 300.0, 1.0
 """Range of a building's longest side, metres; outside it the unit is probably not metres."""
@@ -105,18 +111,59 @@ def _box(bounds: np.ndarray) -> str:
     return " to ".join(str([round(float(v), 2) for v in corner]) for corner in bounds)
 
 
-def first_hits(scene: Scene, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Distance f32 [N] to the first surface along each ray, metres; inf where there is none.
+class Finding(NamedTuple):
+    """A fact about a file: `error` if it makes the file unusable, `warning` if it is suspicious, else `note`."""
+
+    level: Literal["error", "warning", "note"]
+    text: str
+
+
+def scene_findings(scene: Scene, name: str, frame: FileAxes | None = None, with_mesh: bool = True) -> Iterator[Finding]:
+    """Findings about a loaded scene: its mesh, its navmesh and its islands.
 
     Args:
         scene: the scene.
-        origins: f32 [N, 3], metres.
-        directions: f32 [N, 3], unit vectors.
+        name: its name in the findings.
+        frame: frame of its mesh file, as in `mesh_warnings`.
+        with_mesh: False to leave out the findings of `check_mesh`.
     """
-    count = len(origins)
-    renderer = RaycastRenderer(SceneBank.pack([scene]), count, 1, 1)
-    x, y, z = np.asarray(directions, np.float32).T
-    heading, pitch = np.arctan2(-x, -z), np.arcsin(np.clip(y, -1.0, 1.0))
-    poses = (torch.from_numpy(np.ascontiguousarray(each, np.float32)) for each in (origins, heading, pitch))
-    depth = renderer.render(torch.zeros(count, dtype=torch.int32, device="cpu"), *poses)[:, 0, 0].numpy()
-    return np.where(depth > 0.0, depth, np.float32(np.inf))
+    if with_mesh:
+        yield from check_mesh(scene.mesh, name, frame)
+    yield from check_navmesh(scene.navmesh, name)
+    if problem := navmesh_outside(scene.navmesh.bounds, scene.mesh, name):
+        yield Finding("error", problem)
+    note, warnings = describe_islands(scene._replace(name=name))
+    if note:
+        yield Finding("note", note)
+    yield from (Finding("warning", text) for text in warnings)
+
+
+def check_mesh(mesh: TriangleMesh, name: str, frame: FileAxes | None = None) -> Iterator[Finding]:
+    """Warnings about a loaded mesh: dropped triangles, up axis, winding, unit, and distance from the origin.
+
+    `frame`: frame of its mesh file, as in `mesh_warnings`.
+    """
+    if mesh.num_dropped:
+        share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
+        dropped = f"{number_of(mesh.num_dropped, 'triangle')} ({share:.1%})"
+        yield Finding("warning", f"{name}: {dropped} without area, or with a corner that is not finite")
+    for text in (*mesh_warnings(mesh, name, frame), unit_warning(mesh, name), origin_warning(mesh, name)):
+        if text:
+            yield Finding("warning", text)
+
+
+def check_navmesh(navmesh: NavMesh, name: str) -> Iterator[Finding]:
+    """Findings about a loaded navmesh: no usable island, or coordinates that float32 stores too coarsely."""
+    radii = navmesh.data.island_radius
+    if not len(radii):
+        yield Finding("error", f"{name}: has no walkable polygon")
+    elif radii.max() < SMALL_ISLAND:
+        largest = f"its largest island has a radius of {radii.max():.2f} m"
+        yield Finding("error", f"{name}: {largest}, expected {SMALL_ISLAND:g} or more, else no episode can be sampled")
+    if navmesh.settings and (note := navmesh.settings.radius_note):
+        yield Finding("note", f"{name}: {note}")
+    if (farthest := float(abs(navmesh.bounds).max())) > FAR:
+        yield Finding(
+            "warning", f"{name}: has coordinates up to {farthest:.9g} m, where float32 is too coarse for paths, "
+            f"expected up to {FAR:g} m; its mesh is recentred when it is loaded"
+        )  # fmt: skip

@@ -25,7 +25,6 @@ from batchnav.data.episodes import episode_table, in_scene_frames, is_georeferen
 from batchnav.data.files import SCENES_DIR, natural_order
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.formats.pointnav import scenes_played
-from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.scenes.annotations import is_semantic
 from batchnav.data.scenes.asset import FileAxes
 from batchnav.data.scenes.prepared import load_source
@@ -44,6 +43,7 @@ from batchnav.errors import ArgumentError, EpisodeError, MeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console import number_of
 from batchnav.runtime.files import as_path
+from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.scene.formats import unsupported_format
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES

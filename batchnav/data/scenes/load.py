@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from batchnav.data.files import SCENES_DIR
-from batchnav.data.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.data.scenes.generated import is_cached, load_generated
 from batchnav.data.scenes.ids import (
     DatasetRef,
@@ -38,6 +37,7 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import FAMILIES
 from batchnav.runtime.files import as_path
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
+from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.scene.axes import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_baked_for

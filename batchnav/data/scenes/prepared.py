@@ -29,17 +29,15 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from batchnav.data.parallel import in_parallel
-from batchnav.data.scenes.asset import FileAxes, axis_of
-from batchnav.data.scenes.checks import navmesh_outside, origin_warning, unit_warning
-from batchnav.data.scenes.islands import ceiling_above, describe_islands, dropped_islands, keep_islands
-from batchnav.data.scenes.orientation import mesh_warnings
+from batchnav.data.scenes.asset import axis_of
+from batchnav.data.scenes.checks import check_mesh, scene_findings
+from batchnav.data.scenes.islands import ceiling_above, dropped_islands, keep_islands
 from batchnav.data.scenes.source import SceneSource
 from batchnav.errors import BatchnavError, MeshError, printable
 from batchnav.geometry import triangle
@@ -49,6 +47,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console import number_of
 from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
+from batchnav.runtime.parallel import in_parallel
 from batchnav.scene import bvh
 from batchnav.scene.axes import recentred
 from batchnav.scene.bvh import BVH
@@ -257,65 +256,7 @@ def _tree_version() -> str:
     return hashlib.sha256(b"".join(sources)).hexdigest()[:16]
 
 
-# Preparation of scenes in parallel: load, bake the navmesh, build the BVH, write one file each; and their findings
-
-
-class Finding(NamedTuple):
-    """A fact about a file: `error` if it makes the file unusable, `warning` if it is suspicious, else `note`."""
-
-    level: Literal["error", "warning", "note"]
-    text: str
-
-
-def scene_findings(scene: Scene, name: str, frame: FileAxes | None = None, with_mesh: bool = True) -> Iterator[Finding]:
-    """Findings about a loaded scene: its mesh, its navmesh and its islands.
-
-    Args:
-        scene: the scene.
-        name: its name in the findings.
-        frame: frame of its mesh file, as in `mesh_warnings`.
-        with_mesh: False to leave out the findings of `check_mesh`.
-    """
-    if with_mesh:
-        yield from check_mesh(scene.mesh, name, frame)
-    yield from check_navmesh(scene.navmesh, name)
-    if problem := navmesh_outside(scene.navmesh.bounds, scene.mesh, name):
-        yield Finding("error", problem)
-    note, warnings = describe_islands(scene._replace(name=name))
-    if note:
-        yield Finding("note", note)
-    yield from (Finding("warning", text) for text in warnings)
-
-
-def check_mesh(mesh: TriangleMesh, name: str, frame: FileAxes | None = None) -> Iterator[Finding]:
-    """Warnings about a loaded mesh: dropped triangles, up axis, winding, unit, and distance from the origin.
-
-    `frame`: frame of its mesh file, as in `mesh_warnings`.
-    """
-    if mesh.num_dropped:
-        share = mesh.num_dropped / (mesh.num_dropped + len(mesh.faces))
-        dropped = f"{number_of(mesh.num_dropped, 'triangle')} ({share:.1%})"
-        yield Finding("warning", f"{name}: {dropped} without area, or with a corner that is not finite")
-    for text in (*mesh_warnings(mesh, name, frame), unit_warning(mesh, name), origin_warning(mesh, name)):
-        if text:
-            yield Finding("warning", text)
-
-
-def check_navmesh(navmesh: NavMesh, name: str) -> Iterator[Finding]:
-    """Findings about a loaded navmesh: no usable island, or coordinates that float32 stores too coarsely."""
-    radii = navmesh.data.island_radius
-    if not len(radii):
-        yield Finding("error", f"{name}: has no walkable polygon")
-    elif radii.max() < SMALL_ISLAND:
-        largest = f"its largest island has a radius of {radii.max():.2f} m"
-        yield Finding("error", f"{name}: {largest}, expected {SMALL_ISLAND:g} or more, else no episode can be sampled")
-    if navmesh.settings and (note := navmesh.settings.radius_note):
-        yield Finding("note", f"{name}: {note}")
-    if (farthest := float(abs(navmesh.bounds).max())) > FAR:
-        yield Finding(
-            "warning", f"{name}: has coordinates up to {farthest:.9g} m, where float32 is too coarse for paths, "
-            f"expected up to {FAR:g} m; its mesh is recentred when it is loaded"
-        )  # fmt: skip
+# Preparation of scenes in parallel: load, bake the navmesh, build the BVH, write one file each
 
 
 class Outcome(NamedTuple):

@@ -18,7 +18,7 @@ import torch
 from numba import config
 
 from batchnav.runtime.cache import versioned_cache_folder
-from batchnav.runtime.threads import num_threads
+from batchnav.runtime.parallel import num_threads
 
 ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS = (
     "batchnav.envs.precompile",

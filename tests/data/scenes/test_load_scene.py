@@ -12,7 +12,6 @@ from worlds import write_box, write_floor
 
 import batchnav
 import batchnav.scene.scene as scenes
-from batchnav.data.parallel import in_parallel
 from batchnav.data.scenes.load import load_all, load_scene, load_scenes
 from batchnav.data.scenes.prepared import prepare
 from batchnav.data.scenes.source import mesh_source
@@ -20,6 +19,7 @@ from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime import console
+from batchnav.runtime.parallel import in_parallel
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import check_body
 

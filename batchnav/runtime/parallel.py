@@ -1,22 +1,68 @@
-"""One function applied to many items, in parallel processes, with progress."""
+"""Parallel work: one function applied to many items in processes, Ctrl-C in these, and the number of threads."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import pickle
+import signal
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numba
-from joblib.externals.loky import ProcessPoolExecutor
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime.child_processes import interrupts_blocked, interrupts_received
 from batchnav.runtime.console import progress_bar
 from batchnav.runtime.imports import import_in_child
-from batchnav.runtime.threads import num_threads
+
+if TYPE_CHECKING:
+    from joblib.externals.loky import ProcessPoolExecutor
+
+# Ctrl-C and child processes: a terminal sends it to them too, and a child that imports or waits prints a traceback
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Context manager in which SIGINT waits for the end of the context. Processes that start in it block SIGINT."""
+    waiting: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    # Another thread may receive the signal in spite of the mask, and Python then calls the handler in the main thread.
+    deferred = callable(handler) and threading.current_thread() is threading.main_thread()
+    if deferred:
+        signal.signal(signal.SIGINT, lambda number, _: waiting.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if deferred:
+            signal.signal(signal.SIGINT, handler)
+        if waiting:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def interrupts_received() -> Iterator[None]:
+    """Context manager in which SIGINT arrives, in a process that started in `interrupts_blocked`."""
+    mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def num_threads() -> int:
+    """Number of CPU threads that a `cpu_kernel` loop uses."""
+    return numba.get_num_threads()
+
+
+def limit_threads(count: int) -> None:
+    """Set the number of CPU threads, at least one, for the `cpu_kernel` loops that this thread starts."""
+    numba.set_num_threads(max(1, count))
+
 
 SCENES_PER_WORKER = 8
 """Least number of scenes per process: a process takes seconds to start, a house a fifth of a second to make."""
@@ -58,6 +104,8 @@ def in_parallel(
         if workers < 2 or multiprocessing.current_process().daemon:
             yield from counted(map(work, items[1:]))
             return
+        from joblib.externals.loky import ProcessPoolExecutor  # kernels without parallel work do without it
+
         # Spawned, not forked: forking is unsafe after CUDA or threads have started.
         try:
             with ProcessPoolExecutor(workers - 1, initializer=_begin_process) as pool:

@@ -12,9 +12,9 @@ import time
 import pytest
 import torch
 
-from batchnav.data import parallel
-from batchnav.data.parallel import in_parallel
 from batchnav.errors import BatchnavError
+from batchnav.runtime import parallel
+from batchnav.runtime.parallel import in_parallel
 
 
 def _few(n):
@@ -81,7 +81,7 @@ def test_a_killed_process_is_named(two_processes):
 
 
 SCRIPT = """
-from batchnav.data.parallel import in_parallel
+from batchnav.runtime.parallel import in_parallel
 def square(n):
     return n * n
 print("begins")
@@ -115,7 +115,7 @@ if "popen_loky" in "".join(sys.orig_argv):
 """Code that Python runs when it starts: writes whether SIGINT is blocked in a new worker."""
 INTERRUPTED = """
 import os, signal, time
-from batchnav.data.parallel import in_parallel
+from batchnav.runtime.parallel import in_parallel
 def wait(n):
     time.sleep(0.01)
     return os.getpid(), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
