@@ -12,7 +12,6 @@ import zipfile
 import pytest
 from file_server import CONTENT
 
-from batchnav.data import download as downloads
 from batchnav.data import download as downloading
 from batchnav.data.download import GROUPS, SOURCES, DownloadError, Login, Source, download, is_present
 from batchnav.data.files import read_json
@@ -271,7 +270,7 @@ def test_the_catalogue_is_whole():
     url = SOURCES["hm3d_val_habitat_v0.2"].url
     assert url == "https://api.matterport.com/resources/habitat/hm3d-val-habitat-v0.2.tar"
     assert SOURCES["hm3d_train_semantic_annots_v0.1"].url.endswith("hm3d-train-semantic-annots-v0.1.tar.gz")
-    assert downloads.version_folder("hssd-hab", SOURCES["hssd-hab"], downloading.Path("d")).name == "hssd-hab"
+    assert downloading.version_folder("hssd-hab", SOURCES["hssd-hab"], downloading.Path("d")).name == "hssd-hab"
 
 
 # Headers of tar archives from strangers: sizes are bounded before they are read
