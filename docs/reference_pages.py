@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 import tyro
 
 from batchnav.cartpole.config import CartPoleRun
-from batchnav.cli import COMMANDS, anticipation, bench, cartpole, data, doctor, evaluate, export, navmesh, view
+from batchnav.cli import COMMANDS, bench, data, doctor, evaluate, export, navmesh, view
 from batchnav.cli.bench import bench_options, describe
-from batchnav.cli.train import ALL_OPTIONS, configurations
+from batchnav.cli.train import ALL_OPTIONS, AnticipationOptions, CartPoleOptions, configurations
 from batchnav.config import KINDS, ranges, to_dict
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.procedural import FAMILIES
@@ -46,8 +46,8 @@ def programs() -> list[Program]:
     )
     return [
         Program("train", train.Options, about_train),
-        Program("train anticipation", anticipation.Options, anticipation.__doc__ or ""),
-        Program("train cartpole", cartpole.Options, cartpole.__doc__ or ""),
+        Program("train anticipation", AnticipationOptions, inspect.getdoc(AnticipationOptions) or ""),
+        Program("train cartpole", CartPoleOptions, inspect.getdoc(CartPoleOptions) or ""),
         Program("evaluate", evaluate.Options, evaluate.__doc__ or ""),
         Program("view", view.Options, view.__doc__ or ""),
         *(Program(f"bench {name}", bench_options(name), describe(name)) for name in bench.SUBCOMMANDS),

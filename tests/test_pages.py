@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from batchnav.cli import anticipation, evaluate
+from batchnav.cli import evaluate, train
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.policy import ENCODERS
 from batchnav.tasks import TASKS
@@ -120,7 +120,7 @@ def test_commands_that_tests_do_not_run_parse(page):
         for command in block.text.replace("\\\n", " ").splitlines() if block.language == "sh" and block.needs else ():
             words = shlex.split(command, comments=True)
             if words[:3] == ["batchnav", "train", "anticipation"]:
-                tyro.cli(anticipation.Options, args=words[3:])
+                tyro.cli(train.AnticipationOptions, args=words[3:])
             elif words[:2] == ["batchnav", "train"] and "..." not in words:
                 start.parse(words[2:])
             elif words[:2] == ["batchnav", "evaluate"] and "..." not in words:

@@ -26,7 +26,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.sim.simulator import on_navmesh
 
 if TYPE_CHECKING:
-    from batchnav.cli.anticipation import Options
+    from batchnav.cli.train import AnticipationOptions
 
 AGENT = "map_planner"
 """The agent whose maps are recorded."""
@@ -42,7 +42,7 @@ ROTATION_DEG = 30.0
 """Rotation of the maps in the second row of each table, degrees."""
 
 
-def main(options: Options) -> None:
+def main(options: AnticipationOptions) -> None:
     """Record maps, train on cells, then on paths, and print losses and path errors after each phase."""
     check_options(options)
     if not (options.steps or options.path_steps):
@@ -70,7 +70,7 @@ def main(options: Options) -> None:
     show(next_command("train an agent with it", *train_agent))
 
 
-def record_all(bank: SceneBank, options: Options, generator: torch.Generator) -> RecordedMaps:
+def record_all(bank: SceneBank, options: AnticipationOptions, generator: torch.Generator) -> RecordedMaps:
     """`options.maps` maps, an equal part from each of SETTINGS."""
     counts = [options.maps // len(SETTINGS) + (k < options.maps % len(SETTINGS)) for k in range(len(SETTINGS))]
     parts: list[RecordedMaps] = []

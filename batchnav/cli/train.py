@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Sequence
-from dataclasses import make_dataclass
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from batchnav.cli import anticipation, cartpole
+from batchnav.config import bounded
+from batchnav.errors import printable
 from batchnav.runtime.bundled import CONFIGS
 from batchnav.runtime.command_line import parse_options
+from batchnav.runtime.console import next_command
 from batchnav.training.options import Options
 
 COMMON = {
@@ -36,7 +39,88 @@ COMMON = {
 stand here since the configuration's modules take seconds to import."""
 ALL_OPTIONS = "--help-all"
 """Option that lists the fields of the configuration too, which imports PyTorch."""
-PROGRAMS = {"anticipation": anticipation.command, "cartpole": cartpole.command}
+
+
+@dataclass(frozen=True)
+class CartPoleOptions:
+    """Train CartPole with PPO, until the mean return of 100 new episodes is 475.
+
+        batchnav train cartpole                             # a few seconds on a CPU
+        batchnav train cartpole --config cartpole_h200      # 65,536 environments on a GPU
+
+    The exit status is 1 if the run ends with a lower return.
+    """
+
+    config: str = "cartpole_cpu"
+    """Configuration: a YAML file, or a bundled name, cartpole_cpu or cartpole_h200."""
+
+
+def train_cartpole(arguments: Sequence[str]) -> None:
+    """`batchnav train cartpole`."""
+    options = parse_options(CartPoleOptions, "batchnav train cartpole", arguments, inspect.getdoc(CartPoleOptions))
+    from batchnav.cartpole.program import is_solved  # imports PyTorch, which `--help` does not need
+
+    if not is_solved(options.config):
+        sys.exit(
+            f"error: {printable(options.config)}: CartPole is not solved; increase ppo.total_frames or change seed"
+        )
+    print(next_command("train a navigation agent", "batchnav", "train"))
+
+
+@dataclass(frozen=True)
+class AnticipationOptions:
+    """Train the occupancy predictor: weights that predict the costs of unexplored cells, for `map.anticipation`.
+
+        batchnav train anticipation --out runs/mine.safetensors
+        batchnav train anticipation --out runs/mine.safetensors --scenes my/scans house:0-1023
+        batchnav train anticipation --out runs/mine.safetensors --scenes my/scans --init-from occupancy --steps 0
+        batchnav train --config pointnav_waypoint_h200 --env.map.anticipation runs/mine.safetensors --out runs/mine
+
+    The command records maps of the map planner in the scenes. Training has two phases:
+
+    1. Cells: the network learns the odds that an unknown cell is blocked.
+    2. Paths: the odds are traversal costs. The path from each frontier cell to the goal should have its true length,
+       and the frontier cell with the shortest path should be the best choice.
+
+    Every tenth scene is held out. Tables show losses and path errors on its maps, unrotated and rotated by 30 degrees.
+    """
+
+    out: Path
+    """Weights file to write, .safetensors."""
+    scenes: tuple[str, ...] = ("house:0-511",)
+    """Scene ids, ranges such as house:0-511, and folders, as `batchnav.load_scenes` takes them."""
+    maps: int = bounded(20_000, 2, 2**31 - 1)
+    """Number of maps to record; each takes 37 KB."""
+    num_envs: int = bounded(256, 1, 2**31 - 1)
+    """Number of environments while recording."""
+    steps: int = bounded(3000, 0, 2**31 - 1)
+    """Number of training steps on cells; 0: none."""
+    path_steps: int = bounded(1500, 0, 2**31 - 1)
+    """Number of training steps on paths, after those on cells; 0: none."""
+    batch: int = bounded(32, 2, 2**31 - 1)
+    """Number of maps in a training step."""
+    learning_rate: float = bounded(3e-3, 0.0, 1.0)
+    """Peak learning rate of AdamW on cells, which falls linearly to 0. The rate on paths is a tenth of it."""
+    init_from: str = ""
+    """Initial weights: a file that this command wrote, or "occupancy", the bundled weights. The recorded map planner
+    uses them too. "": random weights; the map planner counts unknown cells as free."""
+    seed: int = bounded(0, 0, 2**48)
+    """Seed of episodes, recorded steps, initial weights and batches."""
+    device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
+
+
+def train_anticipation(arguments: Sequence[str]) -> None:
+    """`batchnav train anticipation`."""
+    options = parse_options(
+        AnticipationOptions, "batchnav train anticipation", arguments, inspect.getdoc(AnticipationOptions)
+    )
+    from batchnav.cli.predictor import main  # imports PyTorch, which `--help` does not need
+
+    main(options)
+
+
+PROGRAMS = {"anticipation": train_anticipation, "cartpole": train_cartpole}
 """Further programs by name."""
 
 

@@ -8,7 +8,7 @@ import torch
 
 from batchnav.agents.registry import make_reference_agent
 from batchnav.cli import predictor
-from batchnav.cli.anticipation import Options
+from batchnav.cli.train import AnticipationOptions as Options
 from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError

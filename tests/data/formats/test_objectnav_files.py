@@ -14,7 +14,7 @@ from labelled import write_named
 from PIL import Image
 from worlds import write_box, write_json
 
-from batchnav.cli.make_episodes import make_episodes
+from batchnav.cli.data import make_episodes
 from batchnav.data.episodes import heading_of
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.formats.objectnav import TASK_IDS, FileGoal, ObjectNavEpisode, goals_key, header_of
