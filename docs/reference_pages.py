@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import tyro
 
-from batchnav.cartpole.config import CartPoleRun
+from batchnav.cartpole.program import CartPoleRun
 from batchnav.cli import COMMANDS, bench, data, doctor, evaluate, export, navmesh, view
 from batchnav.cli.bench import bench_options, describe
 from batchnav.cli.train import ALL_OPTIONS, AnticipationOptions, CartPoleOptions, configurations

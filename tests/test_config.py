@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchnav.cartpole.config import CartPoleRun
+from batchnav.cartpole.program import CartPoleRun
 from batchnav.config import (
     CHOICES,
     Registry,

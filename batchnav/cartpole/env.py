@@ -11,8 +11,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from batchnav.cartpole.carts import Carts
-from batchnav.cartpole.episodes import EpisodeInfo
+from batchnav.cartpole.episodes import Carts, EpisodeInfo
 from batchnav.cartpole.physics import MAX_ANGLE, MAX_POSITION, WINDOW
 from batchnav.cartpole.step import MAX_BLOCK, restart, step_cpu, step_cuda, step_few
 from batchnav.errors import ArgumentError, CheckpointError

@@ -4,18 +4,70 @@ The algorithm, PPO unless the configuration names another, alternates between ro
 that increase the probability of actions with positive advantage.
 """
 
+from __future__ import annotations
+
 import time
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from batchnav.cartpole.config import CartPoleRun
 from batchnav.cartpole.env import CartPoleEnv
-from batchnav.cartpole.score import SOLVED, mean_return
-from batchnav.config import load_config
-from batchnav.learning import ALGORITHMS
+from batchnav.cartpole.physics import MAX_STEPS
+from batchnav.config import CHOICES, bounded, chosen_settings, load_config, sectioned
+from batchnav.learning import ALGORITHMS, LearnerConfig
 from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.bundled import find_config
 from batchnav.runtime.device import resolve_device
+
+# Mean return of a CartPole policy
+
+SOLVED = 475.0
+"""Mean return at which Gymnasium counts CartPole-v1 as solved."""
+
+
+@torch.no_grad()
+def mean_return(policy: Any, env: CartPoleEnv) -> float:
+    """Mean return of one episode per environment, with the most probable action at every step.
+
+    `policy` is an `ActorCritic` without memory, on the environment's device.
+    """
+    (observation, _), memory = env.reset(), policy.initial_state(env.num_envs, env.device)
+    total, running = torch.zeros(env.num_envs, dtype=torch.float32, device=env.device), env.steps == 0
+    for _ in range(MAX_STEPS):
+        action = policy.act(observation, running.long(), running, memory).action
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total += reward * running
+        running &= ~(terminated | truncated)
+    return total.mean().item()
+
+
+# CartPole's configuration
+
+
+@sectioned
+@dataclass(frozen=True)
+class CartPoleRun:
+    """Training run on CartPole."""
+
+    policy: PolicyConfig = field(default_factory=lambda: PolicyConfig(memory="none", hidden_size=64))
+    """Architecture of the policy, without memory."""
+    algorithm: str = field(default="ppo", metadata={CHOICES: (ALGORITHMS,)})
+    """Name of the algorithm in `batchnav.learning.ALGORITHMS`. The section of its name has its settings."""
+    imports: tuple[str, ...] = ()
+    """Modules of your own that register parts by name: dotted names, or files beside the configuration. They are
+    imported, so executed, before the rest of the configuration is read; `--import` adds to them."""
+    device: str = "auto"
+    """Device: "cpu", "cuda", or "auto" for a GPU if there is one."""
+    seed: int = bounded(0, 0, 2**62)
+    """Seed of initial weights, start states and action sampling."""
+
+    @property
+    def learner(self) -> LearnerConfig:
+        """Settings of the algorithm. ConfigError for an unknown name."""
+        (settings,) = chosen_settings(self, "algorithm")
+        return settings
 
 
 def train(run: CartPoleRun) -> float:

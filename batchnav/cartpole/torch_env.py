@@ -12,7 +12,7 @@ from batchnav.cartpole import physics
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.episodes import LastEpisodes
 from batchnav.errors import CheckpointError
-from batchnav.runtime.torch_defaults import compiled
+from batchnav.runtime.device import compiled
 
 _MASS = physics.CART_MASS + physics.POLE_MASS
 _MOMENT = physics.POLE_MASS * physics.HALF_LENGTH / _MASS

@@ -14,8 +14,7 @@ from batchnav.envs.config import with_camera
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError, few
 from batchnav.evaluation.players import DEFAULT_TASK, Player, ReferencePlayer, find_players, policy_name
-from batchnav.evaluation.results import result_rows, write_results
-from batchnav.evaluation.run import Evaluation, Played
+from batchnav.evaluation.run import Evaluation, Played, result_rows, write_results
 from batchnav.export.ros_map import agent_map, describe
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report

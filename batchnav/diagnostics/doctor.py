@@ -26,7 +26,7 @@ from batchnav.policy.memory import state_tensors
 from batchnav.procedural import make_material_library
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.extras import install_command
+from batchnav.runtime.imports import install_command
 from batchnav.runtime.parallel import num_threads
 from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.textures import Palette

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from batchnav.errors import ArgumentError
 from batchnav.runtime.cache import cache_folder, private_folder
-from batchnav.runtime.extras import install_command
+from batchnav.runtime.imports import install_command
 
 PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
 """Packages that every machine needs."""

@@ -30,9 +30,9 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.memory import map_state, state_tensors
 from batchnav.policy.weights import load_policy
-from batchnav.runtime.extras import install_command
+from batchnav.runtime.device import torch_defaults
 from batchnav.runtime.files import check_target, replacing
-from batchnav.runtime.torch_defaults import torch_defaults
+from batchnav.runtime.imports import install_command
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sim.bodies import ACTIONS, FORWARD, LEFT, LOOK_DOWN, LOOK_UP, NUM_ACTIONS, RIGHT, BodyConfig
 

@@ -24,8 +24,8 @@ from batchnav.errors import CheckpointError
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.state import PREDICTION_INTERVAL, SIDE, MapLayers, MapState
 from batchnav.runtime.bundled import check_bundled, find_anticipation
+from batchnav.runtime.device import compiled, torch_defaults
 from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
-from batchnav.runtime.torch_defaults import compiled, torch_defaults
 
 WINDOW = 128
 """Cells along a side of the predicted window around the agent: 25.6 m at the finest resolution."""

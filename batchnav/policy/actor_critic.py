@@ -41,7 +41,7 @@ from batchnav.policy.observations import (
     num_categories,
     spaces_to_read,
 )
-from batchnav.runtime.torch_defaults import compiled, torch_defaults
+from batchnav.runtime.device import compiled, torch_defaults
 
 # Prediction of the goal's mask: a small segmentation network beside the encoder.
 #

@@ -13,8 +13,7 @@ from torch.nn import functional as F
 from batchnav.config import bounded
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory
-from batchnav.runtime.device import has_triton
-from batchnav.runtime.torch_defaults import compiled
+from batchnav.runtime.device import compiled, has_triton
 
 # One layer for training on the CPU.
 #

@@ -25,7 +25,7 @@ from batchnav.config import bounded
 from batchnav.errors import ConfigError
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.memory import Memory
-from batchnav.runtime.torch_defaults import compiled
+from batchnav.runtime.device import compiled
 
 MLP_RATIO = 2
 """Width of a block's hidden layer, relative to the block's width: two blocks have about as many parameters as two LSTM

@@ -14,13 +14,11 @@ from PIL import Image
 
 from batchnav.data.goals import kind_of
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.failures import meanings_of
 from batchnav.evaluation.intervals import Interval, format_interval, summarise
 from batchnav.evaluation.play import AgentMap, Images
 from batchnav.evaluation.players import Player, PolicyPlayer
-from batchnav.evaluation.results import DISTANCES, by_category, failure_table, properties, quantiles
-from batchnav.evaluation.run import Evaluation, Played
-from batchnav.evaluation.trajectories import Trajectory
+from batchnav.evaluation.run import DISTANCES, Evaluation, Played, by_category, failure_table, properties, quantiles
+from batchnav.evaluation.trajectories import Trajectory, meanings_of
 from batchnav.observation import Spec
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words, load_metrics
 from batchnav.report.page import as_yaml, command, now, render, script_json

@@ -7,17 +7,20 @@ names them too, but files from others may name any code: nothing that only a pol
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from batchnav.errors import BatchnavError, ConfigError, shell_word, shortened
+from batchnav.errors import BatchnavError, ConfigError, MissingPackageError, shell_word, shortened
 
 OPTION = "--import"
 VARIABLE = "BATCHNAV_IMPORTS"
@@ -145,3 +148,30 @@ def _import_dotted(name: str) -> None:
 def names_of(found: Iterable[str]) -> tuple[str, ...]:
     """The given names followed by all others that this process has imported, each once."""
     return tuple(dict.fromkeys((*found, *_imported)))
+
+
+# How to install the optional packages of an extra, from a checkout and from a wheel
+
+
+def install_command(extra: str) -> str:
+    """A pip command for the packages of an extra of `pyproject.toml`, such as "viewer".
+
+    It names the packages themselves, so it needs neither the checkout nor an index that has batchnav.
+    """
+    try:
+        lines = importlib.metadata.requires("batchnav") or []
+    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed
+        lines = []
+    pattern = re.compile(rf"""^(.*?)\s*;.*\bextra == ['"]{re.escape(extra)}['"]""")
+    found = [match.group(1) for match in map(pattern.match, lines) if match]
+    return "pip install " + (" ".join(f"'{name}'" for name in found) or f"'.[{extra}]' in the checkout")
+
+
+@contextlib.contextmanager
+def needs_extra(extra: str, what: str) -> Iterator[None]:
+    """Context of imports: a failed one raises MissingPackageError, which says what to install for `what`."""
+    try:
+        yield
+    except ImportError as error:
+        found = f"{what}: found {str(error)!r}"
+        raise MissingPackageError(f"{found}, expected the package: {install_command(extra)}", name=error.name) from None

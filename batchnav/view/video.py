@@ -12,8 +12,8 @@ from PIL import Image, ImageDraw, ImageFont
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.play import Recording
 from batchnav.observation import Spec
-from batchnav.runtime.extras import install_command
 from batchnav.runtime.files import replacing
+from batchnav.runtime.imports import install_command
 from batchnav.types import Metric
 from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
 

@@ -20,8 +20,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from batchnav.cartpole.physics import WINDOW
+from batchnav.cartpole.program import SOLVED
 from batchnav.cartpole.rollout import BYTES_PER_TRAJECTORY_STEP
-from batchnav.cartpole.score import SOLVED
 from batchnav.cartpole.step import BYTES_PER_END, BYTES_PER_STEP
 from batchnav.report.results import save_chart
 from eval.cartpole.bench import MAX_SPREAD, spread

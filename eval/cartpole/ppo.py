@@ -11,9 +11,8 @@ import gymnasium
 import torch
 from gymnasium.vector import AutoresetMode
 
-from batchnav.cartpole.config import CartPoleRun
 from batchnav.cartpole.env import CartPoleEnv
-from batchnav.cartpole.score import SOLVED, mean_return
+from batchnav.cartpole.program import SOLVED, CartPoleRun, mean_return
 from batchnav.cartpole.torch_env import TorchCartPoleEnv
 from batchnav.config import load_config
 from batchnav.envs.adapters.gymnasium_vector import FromGymnasium

@@ -22,8 +22,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.players import Player, PolicyPlayer, ReferencePlayer
-from batchnav.evaluation.results import result_rows
-from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.run import Evaluation, result_rows
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.model_card import Trained, write_model_card

@@ -19,8 +19,7 @@ from batchnav.cli.console import run
 from batchnav.config import bounded
 from batchnav.envs.observations import needed_appearance
 from batchnav.evaluation.players import PolicyPlayer
-from batchnav.evaluation.results import result_rows
-from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.run import Evaluation, result_rows
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.results import append_rows, print_agents
 from batchnav.runtime.bundled import EPISODES

@@ -29,8 +29,7 @@ from batchnav.data.scenes.prepared import save_prepared
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.intervals import scene_interval
 from batchnav.evaluation.players import PolicyPlayer
-from batchnav.evaluation.results import write_results
-from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.run import Evaluation, write_results
 from batchnav.procedural import ScanDefects, degrade
 from batchnav.report.results import STYLE
 from batchnav.runtime.bundled import EPISODES

@@ -34,8 +34,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import Player, find_players
-from batchnav.evaluation.results import result_rows
-from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.run import Evaluation, result_rows
 from batchnav.report.results import append_rows, print_agents
 from batchnav.runtime.bundled import find_split
 from batchnav.runtime.device import resolve_device

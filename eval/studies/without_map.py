@@ -37,8 +37,7 @@ from batchnav.config import bounded
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
-from batchnav.evaluation.results import write_results
-from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.run import Evaluation, write_results
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.report.results import print_agents
 from batchnav.runtime.bundled import EPISODES

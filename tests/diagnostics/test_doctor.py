@@ -12,7 +12,7 @@ import batchnav
 from batchnav.data.scenes.load import map_scenes
 from batchnav.diagnostics import doctor, installation
 from batchnav.renderers.opengl import gl
-from batchnav.runtime.extras import install_command
+from batchnav.runtime.imports import install_command
 from batchnav.scene.resident import SceneSize
 
 

@@ -27,11 +27,9 @@ from batchnav.data.goals.view_points import with_goals
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
-from batchnav.evaluation.failures import failure_kinds, meanings_of
 from batchnav.evaluation.players import ReferencePlayer
-from batchnav.evaluation.results import failure_table, straight_line, write_results
-from batchnav.evaluation.run import Evaluation
-from batchnav.evaluation.trajectories import Trajectory
+from batchnav.evaluation.run import Evaluation, failure_table, straight_line, write_results
+from batchnav.evaluation.trajectories import Trajectory, failure_kinds, meanings_of
 from batchnav.report.evaluation import PLAN_SIZE, write_report
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals

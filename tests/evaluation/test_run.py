@@ -16,8 +16,7 @@ from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import ArgumentError, ConfigError, NavMeshError
 from batchnav.evaluation.players import ReferencePlayer, environment_of, find_players
-from batchnav.evaluation.results import non_default_settings
-from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.run import Evaluation, non_default_settings
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime import console
 from batchnav.runtime.distributed import Ranks

@@ -14,8 +14,7 @@ from worlds import write_episodes, write_floor
 from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.evaluation.players import ReferencePlayer
-from batchnav.evaluation.results import quantiles, straight_line
-from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.run import Evaluation, quantiles, straight_line
 from batchnav.evaluation.trajectories import PoseCameras
 from batchnav.observation import Spec
 from batchnav.report.evaluation import (

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from batchnav.runtime import device
 from batchnav.runtime import garbage_collection as collector
-from batchnav.runtime import torch_defaults
-from batchnav.runtime.torch_defaults import CACHE, compiled
+from batchnav.runtime.device import CACHE, compiled
 
 
 def nameless():
@@ -36,7 +36,7 @@ def test_without_a_user_name_the_cache_is_below_ours(error, calls, monkeypatch, 
 
     monkeypatch.setattr(getpass, "getuser", raises)
     assert compiled(len) is len and calls == [(len, {"dynamic": False})]
-    folder = Path(torch_defaults.os.environ[CACHE])
+    folder = Path(device.os.environ[CACHE])
     assert folder == tmp_path / "cache" / "torch" and stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
@@ -44,17 +44,17 @@ def test_a_module_is_compiled_in_place(calls, monkeypatch):
     monkeypatch.setattr(getpass, "getuser", nameless)
     module = torch.nn.Linear(2, 3)
     assert compiled(module) is module
-    assert calls == [(module._call_impl, {"dynamic": False})] and CACHE in torch_defaults.os.environ
+    assert calls == [(module._call_impl, {"dynamic": False})] and CACHE in device.os.environ
 
 
 def test_pytorch_chooses_where_it_can(calls, monkeypatch, tmp_path):
     monkeypatch.setattr(getpass, "getuser", lambda: "me")
     compiled(len)
-    assert CACHE not in torch_defaults.os.environ
+    assert CACHE not in device.os.environ
     monkeypatch.setattr(getpass, "getuser", nameless)
     monkeypatch.setenv(CACHE, str(tmp_path / "mine"))
     compiled(len)
-    assert torch_defaults.os.environ[CACHE] == str(tmp_path / "mine") and not (tmp_path / "cache").exists()
+    assert device.os.environ[CACHE] == str(tmp_path / "mine") and not (tmp_path / "cache").exists()
 
 
 # Pauses of Python's garbage collector

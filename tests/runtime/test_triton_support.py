@@ -11,7 +11,7 @@ import torch
 
 from batchnav.errors import BatchnavError
 from batchnav.runtime.device import has_triton
-from batchnav.runtime.extras import install_command
+from batchnav.runtime.imports import install_command
 
 ROOT = Path(__file__).resolve().parents[2]
 

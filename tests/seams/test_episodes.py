@@ -16,8 +16,7 @@ from batchnav.data.scenes.ids import SCENE_SOURCES
 from batchnav.data.validate import validate
 from batchnav.envs.config import NavConfig
 from batchnav.evaluation.players import ReferencePlayer
-from batchnav.evaluation.results import failure_table
-from batchnav.evaluation.run import Evaluation
+from batchnav.evaluation.run import Evaluation, failure_table
 from batchnav.procedural import FAMILIES
 from batchnav.tasks import TASKS
 from batchnav.training.config import TrainingConfig

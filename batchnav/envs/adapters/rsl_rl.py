@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 from batchnav.envs.adapters.observations import by_name, categories_of, check_autoreset, episode_metrics, num_actions
 from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
-from batchnav.runtime.extras import needs_extra
+from batchnav.runtime.imports import needs_extra
 from batchnav.types import VecEnv
 
 with needs_extra("adapters", "adapter to rsl_rl"):

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from batchnav.envs.adapters.observations import check_autoreset, episode_metrics, num_actions, with_discrete
 from batchnav.runtime.conversion import check_torch
-from batchnav.runtime.extras import needs_extra
+from batchnav.runtime.imports import needs_extra
 from batchnav.types import VecEnv
 
 with needs_extra("adapters", "adapter to skrl"):

@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 from batchnav.envs.adapters.observations import check_actions, check_autoreset, episode_metrics, with_discrete
 from batchnav.errors import ArgumentError
 from batchnav.runtime.conversion import check_torch
-from batchnav.runtime.extras import needs_extra
+from batchnav.runtime.imports import needs_extra
 from batchnav.types import VecEnv
 
 with needs_extra("adapters", "adapter to Stable-Baselines3"):

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from batchnav.envs.adapters.observations import boxes_of, by_name, check_autoreset, num_actions
 from batchnav.runtime.conversion import check_torch
-from batchnav.runtime.extras import needs_extra
+from batchnav.runtime.imports import needs_extra
 from batchnav.types import VecEnv
 
 with needs_extra("adapters", "adapter to TorchRL"):

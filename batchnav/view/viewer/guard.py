@@ -30,7 +30,7 @@ from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 from batchnav.errors import ArgumentError, DeviceError, printable, shortened
-from batchnav.runtime.extras import install_command
+from batchnav.runtime.imports import install_command
 
 MAX_MESSAGE = 1 << 16
 """Largest message that a client may send, bytes; a camera has about 300."""

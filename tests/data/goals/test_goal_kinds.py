@@ -12,7 +12,7 @@ from batchnav.data.goals.category import CategoryGoals
 from batchnav.data.goals.rules import LABELS
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
-from batchnav.evaluation.failures import meanings_of
+from batchnav.evaluation.trajectories import meanings_of
 from batchnav.procedural.materials.surface import CATEGORIES
 from batchnav.tasks import TASKS
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
