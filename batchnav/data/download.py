@@ -271,7 +271,7 @@ def download(uids: Sequence[str], data: Path, login: Login | None = None, replac
     """Download datasets or groups of them by Habitat's identifiers.
 
     Args:
-        uids: names of `catalog.SOURCES` or `catalog.GROUPS`.
+        uids: names of `SOURCES` or `GROUPS`.
         data: Habitat's folder `data`.
         login: credentials, for datasets that need them.
         replace: True to download datasets again that are present.

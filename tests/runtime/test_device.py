@@ -1,4 +1,4 @@
-"""Devices: where torch.compile caches, availability of Triton kernels, and the modules that use them."""
+"""Devices: where torch.compile caches, Triton kernels and the modules that use them; pauses of the collector."""
 
 import gc
 import getpass

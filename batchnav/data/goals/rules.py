@@ -65,7 +65,7 @@ class Rules:
     view_points: ViewPointRules
     episodes: EpisodeRules = EpisodeRules()
     labels: str = "hm3d"
-    """Name of the label map in `categories.LABELS`."""
+    """Name of the label map in `LABELS`."""
 
 
 _TILTED = (-30.0, 0.0, 30.0)

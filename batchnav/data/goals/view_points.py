@@ -108,7 +108,7 @@ def make_goals(
     Args:
         scenes: scenes that were loaded with appearance; their navmeshes are used unchanged.
         rules: a preset of `rules.RULES`, or other rules.
-        labels: a map of `categories.LABELS`, or another map, from the scene's labels to categories; None: that of the
+        labels: a map of `rules.LABELS`, or another map, from the scene's labels to categories; None: that of the
             rules.
         device: torch device that renders; for many scenes, in several processes if there are many cores. Devices round
             differently, so at an object's outline a view may have a pixel more or less.
