@@ -35,8 +35,8 @@ _PUBLIC = {
     "SceneStream": "batchnav.envs.stream",
     "CartPoleEnv": "batchnav.cartpole.env",
     "load_dataset": "batchnav.data.scenes.datasets",
-    "load_episodes": "batchnav.data.formats",
-    "EpisodeDataset": "batchnav.data.formats",
+    "load_episodes": "batchnav.data.formats.dataset",
+    "EpisodeDataset": "batchnav.data.formats.dataset",
     "load_policy": "batchnav.policy.weights",
     "with_goals": "batchnav.data.goals.view_points",
 }
