@@ -23,7 +23,7 @@ from batchnav.policy.config import PolicyConfig
 from batchnav.policy.observations import MAX_CATEGORIES
 from batchnav.runtime.bundled import check_bundled, find_policy
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
+from batchnav.runtime.files import as_path, open_tensors, replacing, safetensors_bytes, tensor_errors
 from batchnav.runtime.imports import advice, import_modules
 
 FORMAT = "batchnav policy 2"
@@ -113,7 +113,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
 
 def policy_file(name: str | Path) -> Path:
     """A policy's weights, as `find_policy` finds them; of a run's folder after the imports of its configuration."""
-    config = Path(name) / "config.yaml"
+    config = as_path(name) / "config.yaml"
     if config.is_file():
         values = read_yaml(config)
         names = values.get(IMPORTS, []) if isinstance(values, dict) else []
