@@ -211,8 +211,8 @@ def test_lines_go_to_the_log_or_to_stderr(capsys, caplog, monkeypatch):
 
 COMPILE = """
 import numba
-from batchnav.runtime.console import compilations
-compilations.SECONDS = 0.0
+from batchnav.runtime.kernels import compile_lock
+compile_lock.SECONDS = 0.0
 @numba.njit
 def one(x): return x + 1
 @numba.njit
