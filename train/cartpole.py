@@ -1,4 +1,4 @@
-"""Train CartPole with PPO: `batchnav train cartpole` from a checkout. The program is `batchnav/cartpole/program.py`.
+"""Train CartPole: `batchnav train cartpole` from a checkout. The program is `batchnav/cartpole/program.py`.
 
 python train/cartpole.py                                        # a few seconds on a CPU
 python train/cartpole.py --config configs/cartpole_h200.yaml    # 65,536 environments on a GPU

@@ -46,8 +46,8 @@ from batchnav.runtime.device import compiled, torch_defaults
 # Prediction of the goal's mask: a small segmentation network beside the encoder.
 #
 # A policy without a recognised goal learns which pixels show it from a mask that the simulator renders for training
-# only. The predicted mask is a channel of the encoder's images. No gradient of PPO reaches this network, and none of
-# its own loss reaches the rest of the policy.
+# only. The predicted mask is a channel of the encoder's images. No gradient of the policy's loss reaches this network,
+# and none of its own loss reaches the rest of the policy.
 
 DILATIONS = (1, 2, 4)
 """Dilation of the convolutions of each block, cells (Yu and Koltun, ICLR 2016): together they see 14 cells, or 56

@@ -46,8 +46,8 @@ def train(
 ) -> None:
     """Train as configured, from the beginning or from the last save in the folder `out`.
 
-    The processes of a distributed run all call `train` and learn together. Each simulates `ppo.num_envs` environments,
-    or its share of them if `config.processes` is set, and has `scenes.resident_scenes` resident scenes.
+    The processes of a distributed run all call `train` and learn together. Each simulates the algorithm's `num_envs`
+    environments, or its share of them if `config.processes` is set, and has `scenes.resident_scenes` resident scenes.
 
     Args:
         config: the run's configuration.

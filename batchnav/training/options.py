@@ -33,6 +33,6 @@ class Options:
     """Continue the folder's run with a different configuration; config.yaml records the changes."""
     gpus: int = bounded(1, 1, 1024)
     """Number of GPUs of this machine, with one process each, started by torchrun (with --device cpu: number of
-    processes). Each process has --ppo.num-envs environments and --scenes.resident-scenes scenes."""
+    processes). Each process has the algorithm's num_envs environments and --scenes.resident-scenes scenes."""
     max_restarts: int = bounded(0, 0, 10**6)
     """Number of restarts of all processes from the last save after a process fails or is killed. 0: no restart."""
