@@ -52,7 +52,7 @@ def evaluation(tmp_path_factory):
 
 def from_the_goal(evaluation, i):
     """What the main camera sees from the goal's pose."""
-    env = evaluation._environment([evaluation.episodes[i]], CONFIG)
+    env = evaluation._environment([i], CONFIG)
     env.reset()
     position, heading = env.task.goal_position.numpy().copy(), env.task.goal_heading.numpy().copy()
     (images,) = (
