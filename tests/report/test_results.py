@@ -68,7 +68,7 @@ def test_nothing_is_appended_unless_asked_for(tree, capsys):
 
 def test_the_newest_row_of_each_figure(tree):
     results.append_rows("train", [row(1.0, num_envs=8, checkpoint="a"), row(2.0, num_envs=16)])
-    later = [row(3.0, num_envs=8, checkpoint="b", slots=0), row(4.0, num_envs=8, resident_scenes=2)]
+    later = [row(3.0, num_envs=8, checkpoint="b"), row(4.0, num_envs=8, resident_scenes=2)]
     results.append_rows("train", later)
     assert [r["value"] for r in results.rows_of("train")] == [3.0, 2.0, 4.0]
     assert results.rows_of("absent") == []
