@@ -43,7 +43,7 @@ ALL_OPTIONS = "--help-all"
 
 @dataclass(frozen=True)
 class CartPoleOptions:
-    """Train CartPole with PPO, until the mean return of 100 new episodes is 475.
+    """Train CartPole until the mean return of 100 new episodes is 475.
 
         batchnav train cartpole                             # a few seconds on a CPU
         batchnav train cartpole --config cartpole_h200      # 65,536 environments on a GPU
