@@ -281,7 +281,7 @@ def _arrows(chain: Sequence[Path]) -> str:
 def merged(base: Any, changes: Any) -> Any:
     """Nested dicts `base` with `changes` merged into them; neither is modified.
 
-    A dict with another `name` than that of the base, which selects another kind of settings, replaces it.
+    A dict whose `name` differs from that of the base replaces it, since it selects another kind of settings.
     """
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes

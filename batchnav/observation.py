@@ -52,7 +52,7 @@ class Requirements(NamedTuple):
     goal: frozenset[str] = frozenset()
     """Attributes of the task that it reads, such as "relative_goal"."""
     semantic: bool = False
-    """True where its images show the mesh with the ids, which in some datasets is not the mesh with the colours."""
+    """True where its images show the mesh with semantic ids; some datasets have another mesh for colours."""
 
 
 class Frame(Protocol):

@@ -14,7 +14,7 @@ import torch
 
 from batchnav.agents.shortest_path import PathFollower
 from batchnav.envs.nav import NavEnv
-from batchnav.geometry.pose import keep_point, point_at, squared_distance
+from batchnav.geometry.pose import point_at, squared_distance, store_point
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function
@@ -70,7 +70,7 @@ def _choose(i, nav, bodies, state, frame, points, scratch, row, targets_out):
         if distance < best:
             best = distance
             targets_out.chosen[i] = np.int32(k)
-            keep_point(i, point, targets_out.position)
+            store_point(i, point, targets_out.position)
     return best
 
 
@@ -96,7 +96,7 @@ def update_target(i, nav, bodies, state, points, settings, scratch, row, targets
         distance = _choose(i, nav, bodies, state, frame, points, scratch, row, targets_out)
         targets_out.plan[i, 0], targets_out.plan[i, 3] = 0, 0
         if targets_out.chosen[i] < 0:
-            keep_point(i, point_at(i, bodies.position), targets_out.position)
+            store_point(i, point_at(i, bodies.position), targets_out.position)
             return
         targets_out.steps_left[i] = PATIENCE + np.int32(np.float32(3.0) * distance / settings.forward_step)
     targets_out.steps_left[i] -= np.int32(1)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from batchnav.agents.simple import AIMED
+from batchnav.agents.simple import MAX_BEARING_TURNS
 from batchnav.envs.nav import NavEnv
 from batchnav.geometry.pose import point_at, squared_distance
 from batchnav.navmesh.geodesic import find_path, geodesic_distance
@@ -160,7 +160,7 @@ def next_action(i, nav, bodies, targets, body, radius, scratch, row, plan_out):
         if distance < radius or distance > NO_PATH:
             return STOP
         _, angle = goal_in_agent_frame(position, bodies.heading[i], corner)
-        if abs(angle) > np.float32(AIMED) * body.turn:
+        if abs(angle) > np.float32(MAX_BEARING_TURNS) * body.turn:
             return LEFT if angle > np.float32(0.0) else RIGHT
         _plan(i, (distance, corner), nav, bodies, goal, body, radius, scratch, row, plan_out)
         if plan_out[i, 0] == 0:

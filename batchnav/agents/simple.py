@@ -15,7 +15,7 @@ from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 GOAL_SENSOR = "pointgoal"
 """Name of the observation [distance to the goal in metres, angle to the left in radians]."""
-AIMED = 0.501
+MAX_BEARING_TURNS = 0.501
 """Largest bearing at which an agent steps, in turns: half a turn, and a margin for rounding, without which an agent
 whose goal lies exactly between two headings would turn to and fro."""
 MAX_PASSES = 6
@@ -84,7 +84,7 @@ class GreedyAgent(ForwardAgent):
         super().__init__(env, radius)
         body = env.config.body
         turn, self.step = math.radians(body.widest_turn_deg), body.longest_step
-        self.tolerance = AIMED * turn
+        self.tolerance = MAX_BEARING_TURNS * turn
         self.near = 0.5 * self.step / max(math.cos(turn / 2), 0.5)
         """Distance up to which a step straight at the goal ends no nearer, metres."""
         self.passes = torch.zeros(0, dtype=torch.int64, device=env.device)

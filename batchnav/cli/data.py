@@ -105,12 +105,12 @@ def make_episodes(
 
 def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
     """The scenes with some of their islands; prints what is left out."""
-    from batchnav.data.scenes.islands import keep_islands
+    from batchnav.data.scenes.islands import select_islands
     from batchnav.runtime.console import number_of
 
     for scene in scenes:
         try:
-            kept = keep_islands(scene, islands)
+            kept = select_islands(scene, islands)
         except EpisodeError as error:
             show(f"skipped: {error}")
             continue

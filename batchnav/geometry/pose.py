@@ -82,7 +82,7 @@ def point_at(i, points):
 
 
 @inline_function
-def keep_point(i, point, points_out):
+def store_point(i, point, points_out):
     """Write a point to row i of an f32 [N, 3] array."""
     points_out[i, 0], points_out[i, 1], points_out[i, 2] = point
 

@@ -198,7 +198,7 @@ def _crosses_obstacle(i, first, last, state):
 
 
 @lean_function
-def keep_target(i, row, here, kind, search_out, state_out, goals_out):
+def store_target(i, row, here, kind, search_out, state_out, goals_out):
     """Store the path to the target that a search of a kind reached, or none."""
     extract_path(i, row, here, search_out, state_out)
     last = state_out.path_length[i] - np.int32(1)

@@ -42,8 +42,8 @@ from batchnav.mapping.search import (
     first_kind,
     has_target,
     integrate_goals,
-    keep_target,
     render_search_map,
+    store_target,
     update_goal,
 )
 from batchnav.mapping.shortest_path import (
@@ -167,7 +167,7 @@ def _plan(worker, i, agents, search_out, state_out, goals_out):
         sync_lanes()
         spread(lane, lanes, i, row, here, UNREACHED, state_out, search_out)
         if lane == 0:
-            keep_target(i, row, here, kind, search_out, state_out, goals_out)
+            store_target(i, row, here, kind, search_out, state_out, goals_out)
         sync_lanes()
         searching = goals_out.counters[i, KIND] == NONE and kind < ANY_FRONTIER
         kind += np.int32(1)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchnav.geometry.pose import keep_point, point_at
+from batchnav.geometry.pose import point_at, store_point
 from batchnav.navmesh.clearance import distance_to_wall
 from batchnav.navmesh.geodesic import find_path
 from batchnav.navmesh.locate import nearest_polygon
@@ -22,14 +22,14 @@ def locate(i, nav, points, polygon_out, point_out):
     """Nearest polygon i32 [N] (-1: none) and nearest point on it f32 [N, 3] (NaN: none) of points f32 [N, 3]."""
     polygon, closest = nearest_polygon(nav, _SCENE, point_at(i, points))
     polygon_out[i] = polygon
-    keep_point(i, closest, point_out)
+    store_point(i, closest, point_out)
 
 
 @kernel(strided=True)
 @inline_function
 def step(i, nav, starts, ends, sliding, scratch, row, point_out):
     """Position f32 [N, 3] after a step from starts f32 [N, 3] towards ends f32 [N, 3]."""
-    keep_point(i, try_step(nav, _SCENE, point_at(i, starts), point_at(i, ends), sliding, scratch, row), point_out)
+    store_point(i, try_step(nav, _SCENE, point_at(i, starts), point_at(i, ends), sliding, scratch, row), point_out)
 
 
 @kernel(strided=True)
@@ -59,4 +59,4 @@ def sample(i, nav, seed, point_out):
     """Random points f32 [N, 3]."""
     u0, u1, u2, _ = uniform4(seed, i, 0, 0)
     _, point = random_point(nav, _SCENE, (u0, u1, u2))
-    keep_point(i, point, point_out)
+    store_point(i, point, point_out)

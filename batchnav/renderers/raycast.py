@@ -278,7 +278,7 @@ def trace_tile(row, column, bvh, root, camera, rays, hits, stack):
     outside the image) and `hits` its triangle, row by row of the tile.
     """
     packet = Packet(rays[0], rays[1], rays[2], rays[DEPTH_ROW])
-    _aim(row, column, camera, packet)
+    _init_packet(row, column, camera, packet)
     if hits is not None:
         hits[:] = NOTHING
     _trace(row, column, bvh, root, camera, stack, packet, hits)
@@ -301,7 +301,7 @@ def _limit(packet_out, hits_out):
 
 
 @inline_function
-def _aim(row, column, camera, packet_out):
+def _init_packet(row, column, camera, packet_out):
     """Initialise the packet with the rays of the tile at (row, column)."""
     _, axes, height, width, tan_half_hfov, far, _ = camera
     for k in range(PACKET_RAYS):

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from batchnav.config import bounded, shortened
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.geometry.pose import keep_point, point_at, squared_distance, wrapped
+from batchnav.geometry.pose import point_at, squared_distance, store_point, wrapped
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import check_tensor
@@ -386,7 +386,7 @@ def calls_stop(i, actions, body):
 
 
 @lean_function
-def _aim(i, action, body, bodies_out):
+def _move_by_action(i, action, body, bodies_out):
     """Turn the body or tilt its cameras. Returns whether it must move, and where to. Turns move it only with noise."""
     point, heading = point_at(i, bodies_out.position), bodies_out.heading[i]
     if action == LOOK_UP or action == LOOK_DOWN:
@@ -410,8 +410,8 @@ def _aim(i, action, body, bodies_out):
 
 
 @lean_function
-def _aim_by_speeds(i, actions, body, bodies_out):
-    """Velocity control's form of `_aim`: the body moves along its current heading, then turns."""
+def _move_by_velocity(i, actions, body, bodies_out):
+    """Velocity control's form of `_move_by_action`: the body moves along its current heading, then turns."""
     point, heading = point_at(i, bodies_out.position), bodies_out.heading[i]
     linear, angular = speeds(i, actions, body)
     if is_stop(linear, angular, body):
@@ -425,14 +425,14 @@ def _aim_by_speeds(i, actions, body, bodies_out):
 def _move(i, actions, nav, body, scratch, row, bodies_out):
     """Apply an action. Returns the squared length of the movement and the squared commanded length, square metres."""
     if actions.ndim == 1:
-        moves, end = _aim(i, actions[i], body, bodies_out)
+        moves, end = _move_by_action(i, actions[i], body, bodies_out)
     else:
-        moves, end = _aim_by_speeds(i, actions, body, bodies_out)
+        moves, end = _move_by_velocity(i, actions, body, bodies_out)
     if not moves:
         return np.float32(0.0), np.float32(0.0)
     point = point_at(i, bodies_out.position)
     reached = try_step(nav, bodies_out.scene[i], point, end, body.sliding, scratch, row)
-    keep_point(i, reached, bodies_out.position)
+    store_point(i, reached, bodies_out.position)
     return squared_distance(point, reached), level_squared_distance(point, end)
 
 
@@ -460,7 +460,7 @@ def end_episode(i, terminated, max_steps, bodies_out):
 def keep_start(i, scene, point, heading, next_out):
     """Write the start of the agent's next episode to the fields scene, position and heading of `next_out`."""
     next_out.scene[i], next_out.heading[i] = scene, heading
-    keep_point(i, point, next_out.position)
+    store_point(i, point, next_out.position)
 
 
 @lean_function
@@ -469,8 +469,8 @@ def begin_episode(i, next_episode, bodies_out):
     bodies_out.episode[i] += np.int32(1)
     bodies_out.scene[i] = next_episode.scene[i]
     start = point_at(i, next_episode.position)
-    keep_point(i, start, bodies_out.position)
-    keep_point(i, start, bodies_out.start)
+    store_point(i, start, bodies_out.position)
+    store_point(i, start, bodies_out.start)
     heading = next_episode.heading[i]
     bodies_out.start_heading[i], bodies_out.heading[i], bodies_out.turns[i] = heading, heading, np.int32(0)
     bodies_out.tilt[i], bodies_out.path_length[i] = np.float32(0.0), np.float32(0.0)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from batchnav.errors import ArgumentError, BatchnavError, EpisodeError
-from batchnav.geometry.pose import keep_point, point_at
+from batchnav.geometry.pose import point_at, store_point
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.kernels.arrays import host_flag, view
@@ -249,4 +249,4 @@ def on_navmesh(bank: SceneBank, scene: torch.Tensor, position: torch.Tensor, dis
 def snap(i, nav, scene, position, nearest_out):
     """Write the point of its scene's navmesh that is nearest to a position; NaN where no polygon is near."""
     _, nearest = nearest_polygon(nav, scene[i], point_at(i, position))
-    keep_point(i, nearest, nearest_out)
+    store_point(i, nearest, nearest_out)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import EpisodeError
-from batchnav.geometry.pose import keep_point, point_at, squared_distance
+from batchnav.geometry.pose import point_at, squared_distance, store_point
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import check_tensor
@@ -129,7 +129,7 @@ class EpisodeTable(NamedTuple):
 
 
 @device_function
-def keep_detour(distance, euclidean, u, min_ratio):
+def accept_detour(distance, euclidean, u, min_ratio):
     """True to keep an episode (Habitat's rule): ratio of distances >= `min_ratio`, or u <= 20 (ratio - 0.98)^2.
 
     `distance` is geodesic; `u` is uniform in (0, 1). Few straight paths are kept.
@@ -176,14 +176,14 @@ def try_candidate(agent, episode, candidate, nav, scene, seed, goal, limits, scr
     distance = geodesic_distance(nav, scene, start, goal_point, scratch, row)
     if distance < closest or distance > furthest or distance == _INF:
         return False, start, distance
-    return keep_detour(distance, euclidean, u3, min_detour_ratio), start, distance
+    return accept_detour(distance, euclidean, u3, min_detour_ratio), start, distance
 
 
 @lean_function
 def keep_episode(i, scene, heading, start, goal, distance, table_index, next_out):
     """Write the agent's next episode."""
     keep_start(i, scene, start, heading, next_out)
-    keep_point(i, goal, next_out.goal)
+    store_point(i, goal, next_out.goal)
     next_out.start_distance[i], next_out.distance[i], next_out.table_index[i] = distance, distance, table_index
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from batchnav.config import bounded
-from batchnav.geometry.pose import keep_point, point_at
+from batchnav.geometry.pose import point_at, store_point
 from batchnav.navmesh.farthest import CANDIDATES, far_vertices
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
@@ -86,7 +86,7 @@ def keep_farthest(i, candidates, next_out):
         if candidates[i, k, 3] > next_out.reachable[i]:
             next_out.reachable[i] = candidates[i, k, 3]
             vertex = candidates[i, k, 0], candidates[i, k, 1], candidates[i, k, 2]
-            keep_point(i, vertex, next_out.target)
+            store_point(i, vertex, next_out.target)
 
 
 @kernel(over="teams", lanes=CANDIDATES, block=BLOCK)

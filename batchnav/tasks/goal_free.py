@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from batchnav.geometry.pose import keep_point, point_at
+from batchnav.geometry.pose import point_at, store_point
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import view
@@ -88,7 +88,7 @@ def begin(i, all_agents, next_episode, bodies_out, state_out, queue_out):
 def keep_episode(i, scene, start, heading, table_index, next_out):
     """Write the agent's next start."""
     keep_start(i, scene, start, heading, next_out)
-    keep_point(i, start, next_out.target)
+    store_point(i, start, next_out.target)
     next_out.reachable[i], next_out.table_index[i] = np.float32(0.0), table_index
 
 

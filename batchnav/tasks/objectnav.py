@@ -17,7 +17,7 @@ import torch
 
 from batchnav.config import bounded, shortened
 from batchnav.errors import ArgumentError, ConfigError, EpisodeError
-from batchnav.geometry.pose import angle_between, keep_point, point_at, squared_distance
+from batchnav.geometry.pose import angle_between, point_at, squared_distance, store_point
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
@@ -36,7 +36,7 @@ from batchnav.tasks.episode_sampling import (
     SAMPLING_BLOCK,
     SEARCHERS,
     EpisodeTable,
-    keep_detour,
+    accept_detour,
     keep_episode,
     table_row,
 )
@@ -129,7 +129,7 @@ def score_one(i, nav, bodies, transition, parameters, scratch, row, state_out, m
             distance = found
             if not bodies.done[i]:
                 place, _ = place_at(parameters, nearest)
-                keep_point(i, place, state_out.goal)
+                store_point(i, place, state_out.goal)
     success, measured = False, distance
     if bodies.done[i]:
         position = point_at(i, transition.position)
@@ -144,14 +144,14 @@ def score_one(i, nav, bodies, transition, parameters, scratch, row, state_out, m
 
 
 @kernel(block=SEARCH_BLOCK)
-def aim_one(i, nav, bodies, state, parameters, scratch, row, target_out):
+def find_nearest_target(i, nav, bodies, state, parameters, scratch, row, target_out):
     """Write the view point of the agent's goal that is nearest to the agent; without one the target stays."""
     scene = bodies.scene[i]
     goal = goal_row(parameters, scene, state.category[i])
     _, nearest = nearest_view_point(nav, scene, goal, point_at(i, bodies.position), parameters, scratch, row)
     if nearest >= 0:
         place, _ = place_at(parameters, nearest)
-        keep_point(i, place, target_out)
+        store_point(i, place, target_out)
 
 
 @lean_function
@@ -200,7 +200,7 @@ def try_start(agent, episode, candidate, nav, scene, goal, seed, parameters, scr
         return False, start, nearest, distance
     place, _ = place_at(parameters, nearest)
     euclidean = np.float32(math.sqrt(squared_distance(start, place)))
-    kept = euclidean > _ZERO and keep_detour(distance, euclidean, u3, parameters.min_detour_ratio)
+    kept = euclidean > _ZERO and accept_detour(distance, euclidean, u3, parameters.min_detour_ratio)
     return kept, start, nearest, distance
 
 
@@ -380,7 +380,7 @@ class ObjectNav(GoalTask):
 
     def update_nearest_target(self) -> None:
         """Find the nearest view points from the agents' current positions."""
-        self._aim()
+        self._find_nearest_target()
 
     def _bind(self) -> None:
         """Bind the kernels to their arguments; only the actions change between steps."""
@@ -389,7 +389,7 @@ class ObjectNav(GoalTask):
         sim = self.sim
         self._nearest = torch.zeros(sim.num_envs, 3, dtype=torch.float32, device=sim.device)
         read = sim.bank.navmesh_view, view(sim.bodies), view(self.running), self.kernel_parameters()
-        self._aim: Callable[[], None] = aim_one.bind(
+        self._find_nearest_target: Callable[[], None] = find_nearest_target.bind(
             sim.num_envs, *read, self.scratch, view(self._nearest), rows=sim.chunks
         )
 

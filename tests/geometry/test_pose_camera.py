@@ -7,12 +7,12 @@ from batchnav.geometry.pose import (
     camera_axes,
     distance,
     forward,
-    keep_point,
     mix,
     pixel_ray,
     point_at,
     sin_cos,
     squared_distance,
+    store_point,
     tan_half,
     within,
 )
@@ -81,7 +81,7 @@ def measure(a, b, squares_out, distances_out, middles_out):
         p = point_at(i, a)
         distances_out[i] = distance(p, point_at(i, b))
         squares_out[i] = squared_distance(p, last)
-        keep_point(i, mix(p, last, np.float32(0.5)), middles_out)
+        store_point(i, mix(p, last, np.float32(0.5)), middles_out)
         last = point_at(min(i + 1, len(b) - 1), b)
 
 

@@ -12,7 +12,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import collided
 from batchnav.tasks import formulas
-from batchnav.tasks.episode_sampling import keep_detour
+from batchnav.tasks.episode_sampling import accept_detour
 from batchnav.tasks.formulas import goal_in_agent_frame, path_efficiency, soft_spl, spl, step_reward
 
 F = np.float32
@@ -74,10 +74,10 @@ def test_a_step_collides_when_it_is_shorter_than_commanded():
 
 def test_easy_episodes_are_rejected_as_in_habitat():
     # A straight path has ratio 1, of which 20 * 0.02^2 = 0.8% are kept; of ratio 1.0999, 28.8%.
-    assert keep_detour(F(1.2), F(1.0), F(0.99), F(1.1))
+    assert accept_detour(F(1.2), F(1.0), F(0.99), F(1.1))
     u = np.linspace(0, 1, 10001, dtype=np.float32)
-    assert np.mean([keep_detour(F(1.0), F(1.0), v, F(1.1)) for v in u]) == pytest.approx(0.008, abs=2e-4)
-    assert np.mean([keep_detour(F(1.0999), F(1.0), v, F(1.1)) for v in u]) == pytest.approx(0.288, abs=2e-3)
+    assert np.mean([accept_detour(F(1.0), F(1.0), v, F(1.1)) for v in u]) == pytest.approx(0.008, abs=2e-4)
+    assert np.mean([accept_detour(F(1.0999), F(1.0), v, F(1.1)) for v in u]) == pytest.approx(0.288, abs=2e-3)
 
 
 # PointNav with and without GPS and compass: only the goal sensor differs

@@ -52,7 +52,7 @@ from batchnav.runtime.console import number_of
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
-from batchnav.tasks.episode_sampling import EpisodeTable, keep_detour
+from batchnav.tasks.episode_sampling import EpisodeTable, accept_detour
 
 _POINTS_PER_SQUARE_METRE, _MOST_POINTS = 25, 200_000
 """Density and largest number of the navmesh points among which starts are chosen, as in Habitat's generator."""
@@ -472,9 +472,9 @@ def _is_kept(distance: float, euclidean: float, u: float, rules: EpisodeRules) -
     """True for a distance in the limits and a path that is not too straight."""
     if not rules.closest <= distance <= rules.furthest or euclidean <= 0.0:
         return False
-    if not rules.keep_some_straight:
+    if not rules.some_straight:
         return distance / euclidean >= rules.min_detour_ratio
-    plain = keep_detour.py_func  # of float64 scalars: the same result, and no compilation
+    plain = accept_detour.py_func  # of float64 scalars: the same result, and no compilation
     return bool(plain(np.float64(distance), np.float64(euclidean), np.float64(u), rules.min_detour_ratio))
 
 

@@ -24,7 +24,7 @@ from batchnav.data.goals.kind import (
     off_navmesh,
     too_far,
 )
-from batchnav.data.scenes.islands import keep_islands
+from batchnav.data.scenes.islands import select_islands
 from batchnav.errors import EpisodeError
 from batchnav.runtime.checks import check_int
 from batchnav.scene.bank import SceneBank
@@ -141,7 +141,7 @@ def generate_episodes(
     """
     number = check_int("number", number, 1, MAX_ENVS)
     given = {} if config is None else {f.name: getattr(config, f.name) for f in fields(GoalTaskConfig)}
-    scene = keep_islands(scene, islands)
+    scene = select_islands(scene, islands)
     sim = pointnav_simulator(SceneBank.pack([scene]), number, PointNavConfig(**given), seed=seed)
     sim.reset()
     state = cast(PointNav, sim.task).state

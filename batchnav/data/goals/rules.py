@@ -51,7 +51,7 @@ class EpisodeRules:
     """Largest height difference along the shortest path, metres."""
     min_detour_ratio: float = 1.05
     """Ratio of geodesic to Euclidean distance below which episodes are rejected."""
-    keep_some_straight: bool = True
+    some_straight: bool = True
     """True to keep an episode below the ratio r with probability 20 (r - 0.98)^2; False to reject all of them."""
     min_island_radius: float = 1.5
     """Smallest island of the navmesh, metres."""
@@ -79,7 +79,7 @@ RULES = {
         ),
         Rules(
             "ovon", ViewPointRules(0.25, 1.31, (512, 512, 90.0), _TILTED, min_iou=0.05),
-            EpisodeRules(max_height=math.inf, max_path_height=0.25, keep_some_straight=False), "all",
+            EpisodeRules(max_height=math.inf, max_path_height=0.25, some_straight=False), "all",
         ),
         Rules(
             "procthor", ViewPointRules(0.085, 0.9, (240, 320, 90.0), _TILTED, max_depth=1.0),

@@ -48,7 +48,7 @@ def dropped_islands(scene: Scene, rule: str) -> str:
     return ", ".join(map(str, found))
 
 
-def keep_islands(scene: Scene, rule: str) -> Scene:
+def select_islands(scene: Scene, rule: str) -> Scene:
     """The scene with the islands of a rule only; the others are not walkable. ArgumentError for an unknown rule."""
     kept = choose_islands(scene, rule)
     if len(kept) == scene.navmesh.num_islands:

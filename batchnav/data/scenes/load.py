@@ -28,7 +28,7 @@ from batchnav.data.scenes.ids import (
     parse_scene_id,
     scene_ids,
 )
-from batchnav.data.scenes.islands import check_rule, keep_islands
+from batchnav.data.scenes.islands import check_rule, select_islands
 from batchnav.data.scenes.prepared import SUFFIX, load_prepared, load_source
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.scenes.source import SceneSource, file_source, scene_id_of, stage_source
@@ -225,7 +225,7 @@ def _loader(ref: SceneRef, scenes_dir: Path | None, islands: str, **how: Any) ->
     if how["up"] != "auto" or how["scale"] != 1.0 or how["flip"] or how["two_sided"]:
         raise ArgumentError(f"up, scale, flip, two_sided: found one of them for {ref.scene_id!r}, expected a mesh file")
     load = _resolve(ref, scenes_dir)
-    return lambda settings, appearance: keep_islands(load(settings, appearance), islands)
+    return lambda settings, appearance: select_islands(load(settings, appearance), islands)
 
 
 def _resolve(ref: SceneRef, scenes_dir: Path | None) -> Loader:

@@ -37,7 +37,7 @@ import numpy as np
 
 from batchnav.data.scenes.asset import axis_of
 from batchnav.data.scenes.checks import check_mesh, scene_findings
-from batchnav.data.scenes.islands import ceiling_above, dropped_islands, keep_islands
+from batchnav.data.scenes.islands import ceiling_above, dropped_islands, select_islands
 from batchnav.data.scenes.source import SceneSource
 from batchnav.errors import BatchnavError, MeshError, printable
 from batchnav.geometry import triangle
@@ -203,7 +203,7 @@ def load_source(
     if found is not None and found in (fingerprint(source), fingerprint(dataclasses.replace(source, islands="all"))):
         scene = load_prepared(source.prepared, appearance)._replace(name=source.name)
         if found != fingerprint(source):
-            scene = keep_islands(scene, source.islands)
+            scene = select_islands(scene, source.islands)
         if settings is None or is_baked_for(scene.navmesh, settings):
             return scene
     return source.load(settings, appearance)
@@ -313,7 +313,7 @@ def _prepare_one(source: SceneSource, out: Path | None, describe: bool) -> Outco
             scene, misfits = dataclasses.replace(source, islands="all").make(mesh)
             if dropped := dropped_islands(scene, source.islands):
                 warnings.append(f"{source.name}: left out {dropped}; `--islands all` keeps every island")
-            scene = keep_islands(scene, source.islands)
+            scene = select_islands(scene, source.islands)
             warnings += misfits
             if navmesh is not None:  # written first: a prepared scene implies a complete navmesh
                 scene.navmesh.save(navmesh)

@@ -21,7 +21,7 @@ from batchnav.data.scenes.annotations import (
 )
 from batchnav.data.scenes.asset import Asset, FileAxes, Part, asset_of, frame_of, stage_frame
 from batchnav.data.scenes.checks import check_fit
-from batchnav.data.scenes.islands import check_rule, describe_islands, keep_islands
+from batchnav.data.scenes.islands import check_rule, describe_islands, select_islands
 from batchnav.data.scenes.orientation import mesh_warnings, orientation_problem
 from batchnav.errors import ArgumentError, MeshError, few
 from batchnav.navmesh import file as navmesh_file
@@ -180,7 +180,7 @@ class SceneSource:
         semantic = self.load_semantic_mesh(appearance)
         scene = make_scene(self.name, mesh, self.load_navmesh(mesh, settings), semantic=semantic)
         warnings = check_fit(scene, str(self.navmesh)) if self.navmesh else []
-        return keep_islands(scene, self.islands), warnings
+        return select_islands(scene, self.islands), warnings
 
     def adjusted(
         self,

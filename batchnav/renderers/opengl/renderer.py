@@ -134,13 +134,13 @@ class OpenGLRenderer(Renderer):
         self._visibility_target: Target | None = None
 
     def _render(self, poses: CameraPoses) -> torch.Tensor:
-        self._aim(poses)
+        self._write_cameras(poses)
         with self.context:
             self._frame(self._depth_target)
         return self.depth
 
     def _visibility(self, poses: CameraPoses) -> Visibility:
-        self._aim(poses)
+        self._write_cameras(poses)
         if self._visibility_target is None:
             self._visibility_target = self._make_visibility_target()
         with self.context:
@@ -165,7 +165,7 @@ class OpenGLRenderer(Renderer):
         """Free the renderer's OpenGL objects; it cannot be used afterwards. Garbage collection calls it too."""
         self._finalizer()
 
-    def _aim(self, poses: CameraPoses) -> None:
+    def _write_cameras(self, poses: CameraPoses) -> None:
         """Write the cameras in the format of shaders/common.glsl."""
         cameras = self._cameras
         cameras[:, :3].copy_(poses.position)

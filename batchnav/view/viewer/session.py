@@ -19,7 +19,7 @@ from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import ShownGoals, kind_of
 from batchnav.data.play import check_kind, load_played_scenes, placed
 from batchnav.data.scenes.ids import scene_ids
-from batchnav.data.scenes.islands import keep_islands
+from batchnav.data.scenes.islands import select_islands
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv
@@ -435,5 +435,5 @@ def open_session(
 def sampled(scenes: list[Scene], config: NavConfig, device: torch.device) -> tuple[list[Scene], EpisodeDataset]:
     """The scenes with the goals that the task needs, and episodes in them by the task's rules and distances."""
     kind = kind_of(config.task_name)
-    scenes = kind.with_goals([keep_islands(scene, "indoor") for scene in scenes], config.task, device)
+    scenes = kind.with_goals([select_islands(scene, "indoor") for scene in scenes], config.task, device)
     return scenes, kind.generate(scenes, SAMPLED_EPISODES, 0, config.task)
