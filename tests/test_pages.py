@@ -13,7 +13,9 @@ import tyro
 
 from batchnav.cli import evaluate, train
 from batchnav.data.formats import EpisodeDataset, load_episodes
-from batchnav.policy import ENCODERS
+from batchnav.learning import ALGORITHMS
+from batchnav.policy import ENCODERS, MEMORIES
+from batchnav.sensors import SENSORS
 from batchnav.tasks import TASKS
 from batchnav.training import start
 from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
@@ -56,7 +58,7 @@ def few(tmp_path_factory):
 @pytest.fixture
 def folder(few, tmp_path, monkeypatch):
     """Working folder like a fresh checkout: its data and programs, without files that are not tracked."""
-    registries = [(registry, dict(registry)) for registry in (ENCODERS, TASKS)]
+    registries = [(registry, dict(registry)) for registry in (ALGORITHMS, ENCODERS, MEMORIES, SENSORS, TASKS)]
     for name in ("assets", "configs", "docs", "eval", "train"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / few.name).symlink_to(few)
@@ -65,7 +67,7 @@ def folder(few, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     yield tmp_path
-    for registry, known in registries:  # pages add encoders and tasks
+    for registry, known in registries:  # pages add parts of their own
         registry.clear()
         registry.update(known)
 
@@ -121,6 +123,8 @@ def test_commands_that_tests_do_not_run_parse(page):
             words = shlex.split(command, comments=True)
             if words[:3] == ["batchnav", "train", "anticipation"]:
                 tyro.cli(train.AnticipationOptions, args=words[3:])
+            elif words[:3] == ["batchnav", "train", "cartpole"]:
+                tyro.cli(train.CartPoleOptions, args=words[3:])
             elif words[:2] == ["batchnav", "train"] and "..." not in words:
                 start.parse(words[2:])
             elif words[:2] == ["batchnav", "evaluate"] and "..." not in words:

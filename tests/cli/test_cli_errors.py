@@ -89,7 +89,7 @@ def test_failed_commands_have_exit_status_1(run, tmp_path):
      torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")],
 )  # fmt: skip
 def test_out_of_memory_is_a_one_line_error(run, error, monkeypatch):
-    def fail(name, arguments):
+    def fail(name, arguments, imports):
         raise error
 
     monkeypatch.setattr("batchnav.cli._run", fail)
@@ -109,7 +109,7 @@ def test_closed_standard_output_ends_a_command_without_traceback(words):
 
 def test_another_broken_pipe_raises(monkeypatch):
     """For example a pipe to a worker process or a logging service, unlike a closed standard output."""
-    monkeypatch.setattr("batchnav.cli._run", lambda name, arguments: os.write(write, b"x"))
+    monkeypatch.setattr("batchnav.cli._run", lambda name, arguments, imports: os.write(write, b"x"))
     read, write = os.pipe()
     os.close(read)
     with open(os.devnull, "w") as out, pytest.raises(BrokenPipeError):

@@ -176,6 +176,8 @@ def test_learning_with_a_transformer_counts_its_window_once_a_sequence():
 class InParts(SimpleCNN):
     """Encoder that keeps more tensors for more images."""
 
+    section = "simple_cnn"
+
     def forward(self, image):
         return torch.cat([super(InParts, self).forward(part) for part in image.split(50)])
 

@@ -277,7 +277,7 @@ def test_bad_commands(rooms, tmp_path):
         program.main(program.Options(agents=("greedy",), episodes=tmp_path / "absent.json.gz", out=tmp_path))
     off = Episode("9", str(rooms / "a.ply"), (0.0, 0.2, 2.0), rotation_of(math.pi), (Goal((40.0, 0.2, 0.0)),))
     EpisodeDataset([off]).save(tmp_path / "off.json.gz")
-    with pytest.raises(EpisodeError, match=r"off\.json\.gz: episode '9'.*goals\[0\].*has none near"):
+    with pytest.raises(EpisodeError, match=r"off\.json\.gz: episode '9'.*goals\[0\].*there is none near"):
         program.main(program.Options(agents=("greedy",), episodes=tmp_path / "off.json.gz", out=tmp_path))
 
 

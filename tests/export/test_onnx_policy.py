@@ -71,6 +71,7 @@ def test_a_category_and_a_mask_are_inputs(tmp_path):
     both, generator = Beside(agent, path), torch.Generator().manual_seed(0)
     both.begin(3)
     assert {"objectgoal", "goal_mask"} < set(both.names)
+    start = torch.ones(3, dtype=torch.bool)
     for _ in range(STEPS):
         seen = {
             "depth": torch.rand(3, 1, 32, 32, generator=generator),
@@ -79,8 +80,8 @@ def test_a_category_and_a_mask_are_inputs(tmp_path):
             "compass": torch.randn(3, 1, generator=generator),
             "objectgoal": torch.randint(6, (3,), generator=generator),
         }
-        start = torch.rand(3, generator=generator) < 0.05
         both.step(seen, start, torch.rand(3, generator=generator))
+        start = torch.rand(3, generator=generator) < 0.05
 
 
 @pytest.mark.parametrize("film", [(), ("imagegoal",)], ids=["early", "film"])
@@ -120,8 +121,9 @@ class Gated(Memory):
     def forward(self, x, starts, state):
         outputs = []
         for step, start in zip(x, starts, strict=True):
-            h = self.cell(step, state["h"] * ~start[:, None])
-            state = {"h": h, "steps": state["steps"] * ~start[:, None] + 1.0}
+            h, steps = (torch.where(start[:, None], 0.0, state[name]) for name in ("h", "steps"))
+            h = self.cell(step, h)
+            state = {"h": h, "steps": steps + 1.0}
             outputs.append(h + state["steps"].log())
         return torch.stack(outputs), state
 

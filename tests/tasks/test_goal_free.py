@@ -185,8 +185,8 @@ def test_a_setting_in_two_parts_of_the_configuration_is_refused(bank, monkeypatc
         height: float = 1.0
 
     monkeypatch.setitem(TASKS, "tall", type("Tall", (flee.Flee,), {"Config": TallConfig}))
-    with pytest.raises(ConfigError, match=r"task\.height: found a field name that camera has too"):
-        NavEnv(bank, N, task="tall", sensors=())
+    with pytest.raises(ConfigError, match=r"option 'height': found in camera, task; set it in a NavConfig"):
+        NavEnv(bank, N, task="tall", sensors=(), height=2.0)
 
 
 def test_spaces_and_metric_specs_follow_from_the_task(bank):

@@ -158,7 +158,7 @@ def test_tasks_without_a_goal_are_shown_with_starts():
 def test_images_of_objects_are_made_for_instance_imagenav(tmp_path):
     """Each episode shows the image of its object; the plan has the object's view points."""
     path = write_named(tmp_path / "room.glb", CHAIRS)
-    options = {"height": 16, "width": 16, "goal_height": 24, "goal_width": 32, "max_steps": 40}
+    options = {"height": 16, "width": 16, "goal_height": 24, "goal_width": 32, "max_steps": 100}
     config = with_options(NavConfig(sensors=("rgb",), task=InstanceImageNavConfig()), options)
     player = ReferencePlayer("shortest_path", config)
     session = open_session((str(path),), None, {player.name: player}, CPU)

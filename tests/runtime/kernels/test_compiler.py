@@ -151,9 +151,9 @@ def _play(connection):
 FORK_FIRST = """
 import multiprocessing, sys
 sys.path.insert(0, "tests/runtime/kernels")
-import batchnav.cartpole.env, test_forks
+import batchnav.cartpole.env, test_compiler
 here, there = multiprocessing.Pipe()
-worker = multiprocessing.get_context("fork").Process(target=test_forks._play, args=(there,))
+worker = multiprocessing.get_context("fork").Process(target=test_compiler._play, args=(there,))
 worker.start()
 assert here.poll(300), worker.exitcode
 print(here.recv())
