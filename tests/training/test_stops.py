@@ -15,6 +15,7 @@ import yaml
 from safetensors.torch import load_file
 from small_runs import BEGUN, FRAMES, PATIENCE, assert_same_run, finish, log_of, make_run, rows, start, wait_until
 
+from batchnav.training.folder import ResumeFile
 from batchnav.training.signals import SIGNALS, StopSignals
 
 KILLS = int(os.environ.get("BATCHNAV_KILLS", "4"))
@@ -212,6 +213,13 @@ def test_a_deleted_folder_is_an_error_and_keeps_the_weights(held, tmp_path):
     assert (out / "policy.safetensors").is_file() and not (out / "resume.pt").exists()
 
 
+def replace_state(out, state):
+    """Write the state of a run that has ended."""
+    file = ResumeFile(out / "resume.pt")
+    file.save(state)
+    file.close()
+
+
 def test_a_diverged_run_resumes_with_another_learning_rate(held, tmp_path):
     out = tmp_path / "diverging"
     run = make_run(UPDATES)
@@ -225,13 +233,13 @@ def test_a_diverged_run_resumes_with_another_learning_rate(held, tmp_path):
     good = torch.load(out / "resume.pt", weights_only=True)
     bad = torch.load(out / "resume.pt", weights_only=True)
     bad["learner"]["policy"]["critic.bias"].fill_(float("nan"))
-    torch.save(bad, out / "resume.pt")
+    replace_state(out, bad)
     assert finish(start(run, out)) == 1
     message = log_of(out).splitlines()[-1]
     assert message.startswith("error: ") and "found loss nan" in message
     assert "--ppo.learning-rate" in message and "--allow-changes" in message
     assert (out / "policy.safetensors").read_bytes() == policy
-    torch.save(good, out / "resume.pt")
+    replace_state(out, good)
     slower = make_run(UPDATES, ppo={"learning_rate": 1e-4, "weight_decay": 0.5})
     assert finish(start(slower, out)) == 1
     assert "learning_rate" in log_of(out).splitlines()[-1] and "--allow-changes" in log_of(out).splitlines()[-1]
