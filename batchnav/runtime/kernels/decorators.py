@@ -72,6 +72,17 @@ inline_function = _called_by_kernels(_nrt=False, forceinline=True)
 inlined passes seven words per array; with reference counting it is 10 times slower on the CPU."""
 
 
+class _Index(IndexDataCacheFile):
+    """List of a kernel's compiled forms, which names the types of their arguments, such as records of a user's task."""
+
+    def _load_index(self):
+        """The list; empty where a type's module cannot be imported here. The kernel is then compiled again."""
+        try:
+            return super()._load_index()
+        except (ImportError, AttributeError):
+            return {}
+
+
 def _kept_on_disk(decorate, function):
     """Decorate a function so that numba caches it in our cache folder; numba reads that setting while decorating.
 
@@ -88,7 +99,7 @@ def _kept_on_disk(decorate, function):
         return decorated
     if function.__module__.startswith("batchnav."):
         cache = decorated._cache
-        cache._cache_file = IndexDataCacheFile(folder, cache._impl.filename_base, source_stamp=None)
+        cache._cache_file = _Index(folder, cache._impl.filename_base, source_stamp=None)
     return compiled_once(decorated)
 
 

@@ -4,6 +4,7 @@ import gc
 import re
 import subprocess
 import sys
+import types
 
 import gymnasium
 import numba
@@ -163,3 +164,15 @@ print(here.recv())
 def test_kernels_run_in_processes_that_are_forked_before_the_first_kernel():
     done = subprocess.run([sys.executable, "-c", FORK_FIRST], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[1.0, 1.0, 1.0, 1.0]", done.stderr
+
+
+def test_a_list_of_compiled_forms_that_names_a_missing_module_is_empty(tmp_path, monkeypatch):
+    """The kernel of a shared module was compiled for a task in a module that this process lacks."""
+    from batchnav.runtime.kernels.decorators import _Index
+
+    module = types.ModuleType("absent_task")
+    module.Record = type("Record", (), {"__module__": "absent_task"})
+    monkeypatch.setitem(sys.modules, "absent_task", module)
+    _Index(str(tmp_path), "kernel", None).save(module.Record, b"")
+    monkeypatch.delitem(sys.modules, "absent_task")
+    assert _Index(str(tmp_path), "kernel", None).load(None) is None
