@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchnav.config import to_dict
 from batchnav.data.config import ScenesConfig
 from batchnav.envs.config import NavConfig
 from batchnav.errors import BatchnavError
@@ -85,7 +86,7 @@ def write_model_card(
     agents = [AGENTS[name] for name in dict.fromkeys(agent for _, agent in results) if name in AGENTS]
     text = CARD.format(
         name=folder.name, path=folder.as_posix(), observations=_observations(trained), inputs=_inputs(trained.env),
-        encoder=policy.encoder, memory=policy.memory, table=_table(results, metrics),
+        encoder=policy.encoder, memory=_memory(policy), table=_table(results, metrics),
         agents="".join(f" {sentence}" for sentence in agents), played_on=played_on, date=date.today(), frames=frames,
         hours=rows[-1]["seconds"] / 3600, trained_on=trained_on,
         speed=np.median([row["frames_per_second"] for row in rows]),
@@ -95,6 +96,12 @@ def write_model_card(
         part.write_text(trained.text, encoding="utf-8", errors="backslashreplace")
     with replacing(folder / "README.md", BatchnavError) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _memory(policy: PolicyConfig) -> str:
+    """The memory's name and settings, such as "lstm (2 layers)"."""
+    settings = to_dict(policy).get(policy.memory)
+    return policy.memory + (f" ({', '.join(f'{value} {key}' for key, value in settings.items())})" if settings else "")
 
 
 def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:

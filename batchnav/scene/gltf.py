@@ -452,8 +452,9 @@ class _Document:
     def _primitive(self, primitive: dict) -> tuple[np.ndarray, np.ndarray, Any]:
         """Vertices, faces, and the decoded Draco primitive, if any."""
         draco = primitive.get("extensions", {}).get(_DRACO)
-        stored = [*primitive["attributes"].values(), *([primitive["indices"]] if "indices" in primitive else [])]
-        if draco is not None and (_DRACO in self.required or not all(map(self._is_stored, stored))):
+        parts = [*primitive["attributes"].values(), *([primitive["indices"]] if "indices" in primitive else [])]
+        stored = "POSITION" in primitive["attributes"] and all(map(self._is_stored, parts))
+        if draco is not None and (_DRACO in self.required or not stored):
             if importlib.util.find_spec("DracoPy") is None:
                 raise MeshError(
                     f"is compressed with {_DRACO}, which needs the package DracoPy; install it, or save uncompressed"

@@ -15,8 +15,8 @@ from batchnav.training.config import TrainingConfig
 from eval.publish import model_card
 
 CONFIG = """
-scenes: {houses: 3, files: [data/more]}
-camera: {height: 64, width: 48}
+scenes: {houses: 3, sources: [data/more]}
+env: {camera: {height: 64, width: 48}}
 policy: {encoder: simple_cnn, lstm: {layers: 1}}
 """
 

@@ -47,7 +47,7 @@ from batchnav.sensors.sensor import Cameras
 from batchnav.training.config import TrainingConfig
 from batchnav.types import Material, Surface, Texture, TriangleMesh
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "scene"))
+sys.path.extend(str(Path(__file__).resolve().parents[1] / folder) for folder in (".", "scene"))
 from files import Gltf, ktx2
 from networks import policy_config
 from run_kinds import run_kinds

@@ -13,7 +13,9 @@ import msgspec.msgpack
 import mutate
 import numpy as np
 import torch
+import yaml
 
+from batchnav.config import to_dict
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.mapping.predictor import OccupancyNet, load_occupancy, network_input, save_occupancy
@@ -74,6 +76,7 @@ def _state(folder: Path, floor: Scene) -> Made:
     torch.save({"learner": {"frames": 5, "env": env.state_dict()}, "seconds": 1.0}, content)
     path = folder / "resume.pt"
     path.write_bytes(sealed(content.getvalue()))
+    (folder / "config.yaml").write_text(yaml.safe_dump(to_dict(TrainingConfig())))
 
     def resume() -> None:
         with RunFolder(folder, TrainingConfig()) as run:
@@ -182,7 +185,7 @@ def state(data: bytes, draw: np.random.Generator) -> bytes:
     if draw.integers(8) == 0:
         return sealed(mutate.blindly(data[:-71], draw))
     found = torch.load(io.BytesIO(data), weights_only=True)
-    tensors = found["learner"]["own"]["env"]
+    tensors = found["learner"]["env"]
     names = sorted(tensors)
     for _ in range(draw.integers(1, 4)):
         name = names[draw.integers(len(names))]

@@ -70,7 +70,7 @@ def test_validation_renders_no_true_mask(monkeypatch):
     run = make_run()
     learner, asked = make_learner(run), []
 
-    def environment(file, episodes, config, device, num_envs):
+    def environment(dataset, config, device, num_envs):
         asked.append(config.env)
         return NavEnv([load_scene("house:3")], 4, device, task="objectnav", config=config.env)
 
