@@ -111,6 +111,35 @@ class Visibility(NamedTuple):
     `bank.first_triangle[k]`, in the order of its mesh's faces: indices of `scene.mesh.faces` in a bank of one scene."""
 
 
+class MovingBodies(NamedTuple):
+    """Upright bodies of W worlds beside the robots, at most K each: people and standing objects. Renderers draw them.
+
+    Body k of world w exists where k < `count[w]`. A person is a vertical capsule with a sphere as head; shapes are
+    constants below.
+    """
+
+    count: torch.Tensor
+    """i32 [W], 0 to K."""
+    position: torch.Tensor
+    """f32 [W, K, 3]: centre of the foot, on the navmesh, metres."""
+    heading: torch.Tensor
+    """f32 [W, K], radians."""
+    velocity: torch.Tensor
+    """f32 [W, K, 2]: along X and Z, m/s."""
+    radius: torch.Tensor
+    """f32 [W, K], metres; of a box, half its side."""
+    height: torch.Tensor
+    """f32 [W, K], metres from the foot to the top."""
+    shape: torch.Tensor
+    """i32 [W, K]: PERSON, CYLINDER or BOX."""
+    appearance: torch.Tensor
+    """i32 [W, K]: row of the palette of colours."""
+
+
+PERSON, CYLINDER, BOX = 0, 1, 2
+"""Shapes of moving bodies."""
+
+
 class Metric(NamedTuple):
     """Declaration of one metric of an episode. Tasks make it; intervals, tables, curves and result rows read it."""
 
