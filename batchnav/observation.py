@@ -60,6 +60,8 @@ class Frame(Protocol):
 
     num_envs: int
     device: torch.device
+    bank: Any
+    """The scenes (`scene.bank.SceneBank`), or None."""
     bodies: Any
     """Live tensors of the agents' bodies (`sim.bodies.Bodies`)."""
     task: Any
@@ -70,6 +72,8 @@ class Frame(Protocol):
     """Fields of `scene.appearance.Appearance` on the device, or None."""
     semantic_appearance: Any
     """Fields of `Appearance` of the mesh with the ids, for images with `semantic`, or None."""
+    seen: Any
+    """Moving bodies in the images (`renderers.bodies.SeenBodies`), or None."""
     max_climb: float
     """Step height that the scenes' navmeshes are baked for, metres."""
 
@@ -82,7 +86,7 @@ class Frame(Protocol):
         ...
 
     def triangle(self, camera: str, scale: int = 1, semantic: bool = False) -> torch.Tensor:
-        """Triangle indices i32 [N, scale * H, scale * W], -1 for holes. Only for sources that require triangles."""
+        """Surface ids i32 [N, scale * H, scale * W] of `types.Visibility`. Only for sources that require triangles."""
         ...
 
     def shared(self, key: Hashable, compute: Callable[[], Any]) -> Any:

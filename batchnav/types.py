@@ -107,8 +107,9 @@ class Visibility(NamedTuple):
     depth: torch.Tensor
     """f32 [N, H, W], metres; 0 where nothing is hit."""
     triangle: torch.Tensor
-    """i32 [N, H, W]: triangle of the bank, -1 where nothing is hit. Triangles of scene k have consecutive numbers from
-    `bank.first_triangle[k]`, in the order of its mesh's faces: indices of `scene.mesh.faces` in a bank of one scene."""
+    """i32 [N, H, W]: triangle of the bank, -1 where nothing is hit, -2 - k for moving body k of the agent's world.
+    Triangles of scene k have consecutive numbers from `bank.first_triangle[k]`, in the order of its mesh's faces:
+    indices of `scene.mesh.faces` in a bank of one scene."""
 
 
 class MovingBodies(NamedTuple):

@@ -49,7 +49,7 @@ from batchnav.sim.simulator import MAX_ENVS, Simulator, check_positions
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.task import FINITE, MAX_FLOAT
-from batchnav.types import Observation
+from batchnav.types import MovingBodies, Observation
 
 # Steps of few agents as a CUDA graph: launching their kernels takes longer than executing them.
 #
@@ -290,6 +290,21 @@ class NavEnv(gym.vector.VectorEnv):
     def mapper(self) -> Mapper | None:
         """The mapper of the agents' maps; None without a sensor that reads a map."""
         return self.frame.find(MAPPER)
+
+    def show_bodies(
+        self, bodies: MovingBodies | None, world: torch.Tensor | None = None, own: torch.Tensor | None = None
+    ) -> None:
+        """Show moving bodies to all sensors from the next observation on, as `Renderer.show_bodies` does.
+
+        The caller moves them: the environment reads the live tensors at each step.
+
+        Args:
+            bodies: live tensors of W worlds on the environment's device; None: no bodies.
+            world: i32 [N]: world of each agent; None: agent i is in world i.
+            own: i32 [N]: body that is the agent itself, which its sensors do not see; None: no body is an agent.
+        """
+        self.frame.show_bodies(bodies, world, own)
+        self._replay = self._make_replay() if self._replay is not None else None
 
     def _allocate(self, final_observation: bool) -> None:
         """Make the spaces, and the tensors that observations are written into."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,12 @@ from torch import Tensor
 
 from batchnav.errors import ArgumentError
 from batchnav.geometry.pose import tan_half
+from batchnav.renderers.bodies import DrawingOptions, SeenBodies, draw_bodies
 from batchnav.runtime.checks import check_int, check_kind, check_number, refuse_copies
 from batchnav.runtime.device import check_memory
-from batchnav.runtime.kernels.arrays import check_tensor
+from batchnav.runtime.kernels.arrays import check_tensor, view
 from batchnav.scene.bank import SceneBank
-from batchnav.types import Visibility
+from batchnav.types import MovingBodies, Visibility
 
 NEAR = np.float32(0.01)
 """Distance of the near plane, metres; nearer surfaces are not rendered."""
@@ -87,7 +89,31 @@ class Renderer(ABC):
         self.backface_culling, self.max_depth = bool(backface_culling), float(max_depth)
         self._level = torch.zeros(self.num_agents, dtype=torch.float32, device=bank.device)
         self._tan_half = torch.full_like(self._level, float(tan_half(hfov_deg)))
+        self._seen: SeenBodies | None = None
+        self._body_kernels: dict[bool, Callable[..., None]] = {}
+        """Kernels that draw the bodies, without (False) and with surface ids; made at first use."""
         self._allocate()
+
+    @property
+    def seen(self) -> SeenBodies | None:
+        """Moving bodies in the images; None: none. `show_bodies` sets them."""
+        return self._seen
+
+    @seen.setter
+    def seen(self, seen: SeenBodies | None) -> None:
+        self._seen, self._body_kernels = seen, {}
+
+    def show_bodies(self, bodies: MovingBodies | None, world: Tensor | None = None, own: Tensor | None = None) -> None:
+        """Draw moving bodies in all later images, at their places at the time of each call.
+
+        Args:
+            bodies: live tensors of W worlds, on the bank's device, at most 64 bodies each; None: no bodies.
+            world: i32 [N]: world that each camera sees; None: camera i sees world i.
+            own: i32 [N]: body that carries the camera, which does not see it, -1 for none; None: -1 for all cameras.
+
+        ArgumentError for tensors of another shape, dtype or device.
+        """
+        self.seen = None if bodies is None else SeenBodies.of(bodies, self.num_agents, self.device, world, own)
 
     def render(
         self, scene_index: Tensor, position: Tensor, heading: Tensor, pitch: Tensor | None = None,
@@ -106,18 +132,40 @@ class Renderer(ABC):
             tan_half_hfov: f32 [N], tan(hfov / 2), half the width of each camera's image at distance 1; None: the field
                 of view that the renderer was made with.
         """
-        return self._render(self._poses(scene_index, position, heading, pitch, tan_half_hfov))
+        poses = self._poses(scene_index, position, heading, pitch, tan_half_hfov)
+        depth = self._render(poses)
+        if self.seen is not None:
+            self._draw_bodies(poses, depth, None)
+        return depth
 
     def visibility(
         self, scene_index: Tensor, position: Tensor, heading: Tensor, pitch: Tensor | None = None,
         tan_half_hfov: Tensor | None = None,
     ) -> Visibility:  # fmt: skip
-        """Depth of `render`, and the triangle i32 [N, H, W] that each pixel shows, -1 where nothing is hit.
+        """Depth of `render`, and the surface i32 [N, H, W] that each pixel shows: a triangle, -1 where nothing is hit.
+
+        A pixel of moving body k (`show_bodies`) has -2 - k.
 
         Arguments, errors and lifetime of the result are those of `render`. Where surfaces coincide, the triangle may be
         any of them. The first call allocates memory; DeviceError where it does not suffice.
         """
-        return self._visibility(self._poses(scene_index, position, heading, pitch, tan_half_hfov))
+        poses = self._poses(scene_index, position, heading, pitch, tan_half_hfov)
+        seen = self._visibility(poses)
+        if self.seen is not None:
+            self._draw_bodies(poses, *seen)
+        return seen
+
+    def _draw_bodies(self, poses: CameraPoses, depth: Tensor, surface: Tensor | None) -> None:
+        """Draw the bodies over the scene, in images that stay where they are from call to call."""
+        if (has_surface := surface is not None) not in self._body_kernels:
+            surface = torch.zeros(0, 1, 1, dtype=torch.int32, device=self.device) if surface is None else surface
+            far = np.float32(min(self.max_depth, 3.0e38))
+            options = DrawingOptions(np.int32(self.bank.num_scenes), NEAR, far, self.backface_culling)
+            read = *map(view, poses), view(self.seen), options
+            live = tuple(range(len(poses)))
+            run = draw_bodies.bind(self.num_agents, *read, view(depth), view(surface), live=live)
+            self._body_kernels[has_surface] = run
+        self._body_kernels[has_surface](*poses)
 
     def _poses(self, scene_index, position, heading, pitch, tan_half_hfov) -> CameraPoses:
         pitch = self._level if pitch is None else pitch

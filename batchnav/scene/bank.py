@@ -193,6 +193,10 @@ class SceneBank:
         if self.material_sampler is not None:
             self.material_sampler.sample(seed, count, every_house)
 
+    def category_number(self, name: str) -> int:
+        """Number of a category in `categories`, which gets the name if it lacks it."""
+        return self._categories.setdefault(name, len(self._categories))
+
     @property
     def categories(self) -> tuple[str, ...]:
         """Category names by the numbers in `Appearance.category`; number 0 is no category.

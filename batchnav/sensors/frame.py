@@ -9,12 +9,13 @@ import torch
 
 from batchnav.errors import ArgumentError
 from batchnav.observation import ObservationSource
+from batchnav.renderers.bodies import SeenBodies
 from batchnav.renderers.choose import make_renderer
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import MAIN, CameraBodies, CameraConfig, MountedCamera, Seeds
 from batchnav.sensors.sensor import Cameras, check_observation
-from batchnav.types import Observation
+from batchnav.types import MovingBodies, Observation
 
 BYTES_RENDERED = 4
 """Bytes of a pixel in a depth image, and in a triangle image."""
@@ -74,7 +75,7 @@ class GivenImages:
         self.num_envs, self.device = len(depth), depth.device
         self.bodies, self.task = bodies, task
         self.appearance = self.semantic_appearance = appearance
-        self.material_sampler = None
+        self.bank = self.material_sampler = self.seen = None
         self._depth, self._triangle, self._cameras = depth, triangle, cameras
         self._shared: dict[Hashable, Any] = {}
 
@@ -140,11 +141,11 @@ class Frame:
         seeds: Seeds | None = None,
         task: Any = None,
     ):
-        self.bodies, self.task, self.appearance = bodies, task, bank.appearance
+        self.bank, self.bodies, self.task, self.appearance = bank, bodies, task, bank.appearance
         self.num_envs, self.device = len(bodies.heading), bank.device
         self._has_semantic, self.semantic_appearance = bank.semantic is not None, (bank.semantic or bank).appearance
         self.max_climb, self.material_sampler = bank.max_climb, bank.material_sampler
-        self._made_of = bank, dict(cameras), renderer, seeds
+        self._made_of = dict(cameras), renderer, seeds
         self.sources = tuple(sources)
         """All sources that read this frame."""
         needed = images_needed(self.sources, self._has_semantic)
@@ -174,10 +175,23 @@ class Frame:
         self._with_triangles: set[ImageKey] = set()
         self._shared: dict[Hashable, Any] = {}
         self._resources: dict[Hashable, Any] = {}
+        self.seen: SeenBodies | None = None
+        """Moving bodies in the images; None: none."""
         self.derived: list[Frame] = []
         """Frames of `with_bodies`."""
         for source in self.sources:
             source.bind(self)
+
+    def show_bodies(
+        self, bodies: MovingBodies | None, world: torch.Tensor | None = None, own: torch.Tensor | None = None
+    ) -> None:
+        """Show moving bodies to all sensors of the agents' cameras, as `Renderer.show_bodies` does.
+
+        Images of goals (`with_bodies`) show the scene alone.
+        """
+        self.seen = None if bodies is None else SeenBodies.of(bodies, self.num_envs, self.device, world, own)
+        for renderer in self.renderers.values():
+            renderer.seen = self.seen
 
     @property
     def capturable(self) -> bool:
@@ -208,7 +222,7 @@ class Frame:
         return self._rendered(image_key(camera, scale, semantic and self._has_semantic))[0]
 
     def triangle(self, camera: str, scale: int = 1, semantic: bool = False) -> torch.Tensor:
-        """Triangle indices i32 [N, scale * H, scale * W], -1 for holes.
+        """Surface ids i32 [N, scale * H, scale * W] of `types.Visibility`.
 
         ArgumentError where no source of this step requires triangles of this image.
         """
@@ -255,9 +269,9 @@ class Frame:
         cameras: Mapping[str, CameraConfig] | None = None,
     ) -> Frame:
         """A frame with the same scenes on other bodies, for other sources; None: with the same cameras."""
-        bank, own, renderer, seeds = self._made_of
+        own, renderer, seeds = self._made_of
         cameras = own if cameras is None else cameras
-        frame = Frame(bank, bodies, cameras, sources, renderer, seeds, self.task)
+        frame = Frame(self.bank, bodies, cameras, sources, renderer, seeds, self.task)
         self.derived.append(frame)
         return frame
 

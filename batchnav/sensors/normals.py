@@ -14,6 +14,7 @@ from batchnav.runtime.kernels.decorators import device_function
 from batchnav.runtime.kernels.intrinsics import load4
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.scene.appearance import Appearance
+from batchnav.sensors.body_surfaces import OverBodies, Pictures, write_body_normals
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import CameraSensor
 
@@ -29,6 +30,7 @@ class NormalSensor(CameraSensor):
         spec = Spec("normals", (3, camera.height, camera.width), torch.float32, -1.0, 1.0, torch.float32)
         super().__init__(spec, triangles=True, appearance=("normal",))
         self._bound: tuple[Appearance[torch.Tensor], Callable[..., None]] | None = None
+        self._bodies = OverBodies(write_body_normals)
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Write the normals in the camera's frame."""
@@ -37,6 +39,8 @@ class NormalSensor(CameraSensor):
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, out)
         self._bound[1](triangle, cameras.heading, cameras.pitch, cameras.tan_half_hfov, out)
+        if frame.seen is not None:
+            self._bodies.write(frame, Pictures(self.depth(frame), triangle, *cameras.poses[1:]), out)
 
     def _bind(self, appearance: Appearance[torch.Tensor], example: torch.Tensor) -> Callable[..., None]:
         """A kernel as a function of the tensors that change between calls; `example` is like its output."""

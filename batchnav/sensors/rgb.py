@@ -24,6 +24,7 @@ from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel
 from batchnav.runtime.kernels.launch import BoundKernel, kernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
+from batchnav.sensors.body_surfaces import OverBodies, Pictures, paint_bodies, palette
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
 from batchnav.sensors.sensor import CameraSensor
@@ -33,6 +34,8 @@ TILE_WIDTH, TILE_HEIGHT, ROWS = 32, 4, 4
 """CUDA: width and height of a block's tile in pixels, one thread per pixel; number of tiles per block, in a column."""
 AVERAGE_BLOCK = 256
 """CUDA: threads per block for averaging samples."""
+PALETTE_OF_BODIES = "palette of bodies"
+"""Key of the colours of moving bodies among the resources of a frame."""
 _ZERO = np.float32(0.0)
 
 
@@ -77,6 +80,7 @@ class RGBSensor(CameraSensor):
         self._trilinear = config.trilinear
         self._noise = None if config.rgb_noise == "none" else ColorNoiseModel(config.noise)
         self._bound: tuple[Appearance[torch.Tensor] | None, Callable[..., None]] | None = None
+        self._bodies = OverBodies(paint_bodies)
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
         """Bytes of the samples before averaging; none for one sample per pixel."""
@@ -95,20 +99,28 @@ class RGBSensor(CameraSensor):
         tensors, appearance = (depth, triangle, *cameras.poses[1:], out), frame.appearance
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, *tensors)
-        self._bound[1](*tensors)
+        self._bound[1](frame, *tensors)
         if self._noise is not None:
             self._noise.add(cameras.noise, out)
 
     def _bind(self, appearance: Appearance[torch.Tensor] | None, *tensors: torch.Tensor) -> Callable[..., None]:
         """Kernels as a function of the tensors that may change between calls; `tensors` are those of the first call."""
         paint, (*read, out) = Paint(*(view(getattr(appearance, name)) for name in COLOR_FIELDS)), tensors
-        if self.requires.scale == 1:
-            return self._bind_shading(paint, *tensors)
-        fine = out.new_empty(*out.shape[:2], *tensors[0].shape[1:])
-        shade, shrink = self._bind_shading(paint, *read, fine), _bind_average(fine, out)
+        fine = out if self.requires.scale == 1 else out.new_empty(*out.shape[:2], *tensors[0].shape[1:])
+        shade = self._bind_shading(paint, *read, fine)
 
-        def run(*now: torch.Tensor) -> None:
-            shade(*now[:-1], fine)
+        def shade_all(frame: Frame, *now: torch.Tensor) -> None:
+            shade(*now)
+            if frame.seen is not None:
+                colors = frame.resource(PALETTE_OF_BODIES, lambda: palette(frame.device))
+                self._bodies.write(frame, Pictures(*now[:-1]), now[-1], colors)
+
+        if self.requires.scale == 1:
+            return shade_all
+        shrink = _bind_average(fine, out)
+
+        def run(frame: Frame, *now: torch.Tensor) -> None:
+            shade_all(frame, *now[:-1], fine)
             shrink(now[-1].view(-1, *now[-1].shape[2:]))
 
         return run

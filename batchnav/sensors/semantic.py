@@ -20,6 +20,7 @@ from batchnav.runtime.kernels.intrinsics import float_bits, fma, load4
 from batchnav.runtime.kernels.launch import kernel, launch
 from batchnav.scene.appearance import ID_FIELDS, Appearance
 from batchnav.scene.id_tiles import ON_THE_LINE
+from batchnav.sensors.body_surfaces import INSTANCES, PERSON_CATEGORY, OverBodies, Pictures, label_bodies
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import CameraSensor
 
@@ -39,6 +40,7 @@ class IdSensor(CameraSensor):
     def __init__(self, camera: CameraConfig, config: None = None):
         spec = Spec(self.name, (1, camera.height, camera.width), torch.int32, 0.0, _HIGHEST, torch.int32)
         super().__init__(spec, triangles=True, appearance=(self.field,))
+        self._bodies = OverBodies(label_bodies)
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Write the ids."""
@@ -48,6 +50,13 @@ class IdSensor(CameraSensor):
             self.write_tiled(frame, appearance, triangle, out)
         else:
             look_up(out.numel(), view(triangle.view(-1)), ids, view(out.view(-1)))
+        if frame.seen is not None:
+            pictures = Pictures(self.depth(frame), triangle, *self.cameras(frame).poses[1:])
+            self._bodies.write(frame, pictures, out, np.int32(self.body_ids(frame)))
+
+    def body_ids(self, frame: Frame) -> int:
+        """Argument `person` of `label_bodies`."""
+        return frame.bank.category_number(PERSON_CATEGORY)
 
     def write_tiled(
         self, frame: Frame, appearance: Appearance[torch.Tensor], triangle: torch.Tensor, out: torch.Tensor
@@ -64,15 +73,25 @@ class IdSensor(CameraSensor):
 
 
 class SemanticSensor(IdSensor):
-    """Indices into `SceneBank.categories`, the category names of all scenes of a bank."""
+    """Indices into `SceneBank.categories`, the category names of all scenes of a bank.
+
+    People have the category "person", other moving bodies 0.
+    """
 
     name, field = "semantic", "category"
 
 
 class InstanceSensor(IdSensor):
-    """Object ids, numbered by each scene: two scenes of a bank may use the same id."""
+    """Object ids, numbered by each scene: two scenes of a bank may use the same id.
+
+    Moving body k of the agent's world has the id FIRST_INSTANCE + k (`sensors.body_surfaces`).
+    """
 
     name, field = "instance", "object_id"
+
+    def body_ids(self, frame: Frame) -> int:
+        """Argument `person` of `label_bodies`."""
+        return INSTANCES
 
 
 class Ids(NamedTuple):

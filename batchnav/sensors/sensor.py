@@ -101,7 +101,7 @@ class CameraSensor(ObservationSource):
         return frame.depth(self._camera, self.requires.scale, self.requires.semantic)
 
     def triangle(self, frame: Frame) -> torch.Tensor:
-        """Triangle indices i32 [N, scale * H, scale * W], -1 for holes."""
+        """Surface ids i32 [N, scale * H, scale * W] of `types.Visibility`."""
         return frame.triangle(self._camera, self.requires.scale, self.requires.semantic)
 
     def surfaces(self, frame: Frame, out: torch.Tensor) -> tuple[torch.Tensor, Appearance[torch.Tensor]]:
