@@ -72,6 +72,8 @@ class Frame(Protocol):
     """Fields of `scene.appearance.Appearance` on the device, or None."""
     semantic_appearance: Any
     """Fields of `Appearance` of the mesh with the ids, for images with `semantic`, or None."""
+    seeds: Any
+    """Seed of the sensors' noise (`sensors.camera.Seeds`), or None."""
     seen: Any
     """Moving bodies in the images (`renderers.bodies.SeenBodies`), or None."""
     max_climb: float

@@ -119,7 +119,7 @@ class MovingBodies(NamedTuple):
     constants below.
     """
 
-    count: torch.Tensor
+    count: torch.Tensor  # type: ignore[assignment]  # hides `tuple.count`
     """i32 [W], 0 to K."""
     position: torch.Tensor
     """f32 [W, K, 3]: centre of the foot, on the navmesh, metres."""

@@ -121,8 +121,9 @@ class NavConfig(Sections):
     """Further cameras by name. Their sensors have the name as prefix: "left_depth"."""
     sensors: tuple[str, ...] = field(default=("depth",), metadata={CHOICES: (SENSORS, SOURCES)})
     """Observations by name: sensors of the main camera (depth, rgb, semantic, instance, normals, goal_mask) and of
-    other cameras (left_depth), the map's (ego_map, waypoint), the pose (gps, compass, heading), and the field of view
-    of Instance ImageNav's goal image (goal_hfov). The task adds its goal observations. The order has no effect."""
+    other cameras (left_depth), the map's (ego_map, waypoint), the pose (gps, compass, heading), ranges around the agent
+    (lidar, depth360), and the field of view of Instance ImageNav's goal image (goal_hfov). The task adds its goal
+    observations. The order has no effect."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """Configuration of a task of `batchnav.tasks.TASKS`. Files name the task: `{name: pointnav}`."""
 

@@ -1,4 +1,4 @@
-"""Registry of observation sources by name: camera sensors, map sensors, pose sensors, and the task's observations.
+"""Registry of observation sources by name: sensors of cameras, maps, poses and ranges, and the task's observations.
 
 A source (`batchnav.observation.ObservationSource`) declares its output, inputs and state. The environment, rollouts,
 memory prediction, evaluation and reports read the declarations and name no source.
@@ -23,6 +23,7 @@ from batchnav.sensors.frame import appearance_needed
 from batchnav.sensors.goal_image import GOAL_HFOV, GoalCameraImage, GoalHfov, GoalImage
 from batchnav.sensors.goal_mask import GoalMaskSensor
 from batchnav.sensors.pose import POSE_SENSORS
+from batchnav.sensors.scan import SCAN_SENSORS
 from batchnav.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ SOURCES = Registry({
     **{name: MapSensor(name) for name in MAP_SPECS},
     **{name: lambda config, sensor=sensor: sensor() for name, sensor in POSE_SENSORS.items()},
     GOAL_HFOV: lambda config: GoalHfov(),
+    **SCAN_SENSORS,
 })  # fmt: skip
 """Sensors without a camera, by name: functions of a `NavConfig` that return an `ObservationSource`. Camera sensors are
 in `batchnav.sensors.SENSORS`. A sensor with settings of its own has an attribute `Config`, their frozen dataclass, and

@@ -34,6 +34,7 @@ from batchnav.runtime.device import torch_defaults
 from batchnav.runtime.files import check_target, replacing
 from batchnav.runtime.imports import install_command
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.scan import LIDAR, LidarConfig
 from batchnav.sim.bodies import ACTIONS, FORWARD, LEFT, LOOK_DOWN, LOOK_UP, NUM_ACTIONS, RIGHT, BodyConfig
 
 # Description of a policy for a program on a robot: cameras, inputs with units and conventions, actions, as JSON.
@@ -50,6 +51,10 @@ VALUE, NEXT_STATE = "value", "next_state"
 MEANINGS = {
     "depth": "Planar depth, along the camera's forward axis: clip((metres - min_depth) / (max_depth - min_depth), 0, "
     "1). Pixels without a measurement have hole_value. Row 0 is the top, column 0 is on the left.",
+    "lidar": "Ranges of a LiDAR as a share of range_max, rows from the lowest, beams counter-clockwise as in "
+    "sensor_msgs/LaserScan: 1 for +inf (no hit within range_max), 0 for -inf (nearer than range_min).",
+    "depth360": "Horizontal distance as a share of panorama_range, 1 without a hit: a cylindrical image whose columns "
+    "go from behind over the left, ahead and the right to behind.",
     "rgb": "Red, green and blue, 0 to 255. Row 0 is the top, column 0 is on the left.",
     "normals": "Unit normals of surfaces in the camera's frame.",
     "ego_map": "Egocentric map from batchnav.export.RobotMapper.",
@@ -118,6 +123,7 @@ def describe(policy: PolicyAgent, config: NavConfig) -> dict[str, Any]:
             name or "main": _camera(camera, trained.all_cameras[name]) for name, camera in config.all_cameras.items()
         },
         "depth": {name: getattr(config.depth, name) for name in ("min_depth", "max_depth", "hole_value")},
+        **({"lidar": _lidar(config.lidar)} if LIDAR in config.sensors else {}),
         "inputs": [*map(_observation, read_specs(policy, config)), *_recurrent_inputs(policy)],
         "outputs": _outputs(policy),
         "actions": _actions(config.body),
@@ -150,6 +156,17 @@ def _camera(camera: CameraConfig, trained: CameraConfig) -> dict[str, Any]:
         "height_above_floor": camera.camera_height, "forward": camera.camera_forward, "left": camera.camera_left,
         "heading_deg": camera.camera_heading_deg, "pitch_deg": camera.camera_pitch_deg,
         "trained_heights": list(trained.heights), "trained_hfov_deg": list(trained.hfovs_deg),
+    }  # fmt: skip
+
+
+def _lidar(config: LidarConfig) -> dict[str, Any]:
+    """A LiDAR: angles and ranges as in a sensor_msgs/LaserScan, its rows, and its pose on the body."""
+    own, angles = config.resolved, config.angles
+    return {
+        "angle_min": float(angles[0]), "angle_max": float(angles[-1]), "angle_increment": float(angles[1] - angles[0]),
+        "range_min": own.range_min, "range_max": own.range_max, "rows": own.rows,
+        "vertical_fov_deg": own.vertical_fov_deg, "height_above_floor": own.lidar_height, "forward": own.lidar_forward,
+        "left": own.lidar_left, "heading_deg": own.lidar_heading_deg,
     }  # fmt: skip
 
 

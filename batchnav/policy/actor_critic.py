@@ -1,6 +1,7 @@
 """The policy network: observations and the previous action, through a memory, to an action distribution and a value.
 
     images ------- encoder ------.     (`PolicyConfig.film`: modulated by further images)
+    scans -------- scan encoder -+
     vectors ------ linear -------+-- concat -- memory (or two tanh layers) --.-- actor: action distribution
     categories --- embedding ----+                                           '-- critic: value
     last action -- embedding ----'
@@ -35,6 +36,7 @@ from batchnav.policy.observations import (
     embed_rows,
     is_image,
     is_integer,
+    is_scan,
     is_vector,
     log_distance,
     names_by_size,
@@ -147,10 +149,11 @@ class ActorCritic(nn.Module):
 
     Images [C, H, W], floats in 0..1 or bytes, are read by the encoder that the configuration names, unless the policy
     is blind. Images of one size are concatenated as channels; each further size has its own encoder. Images named in
-    `config.film` are no channels: they modulate the encoder of the images of their size. Vectors [n] have a linear
-    layer each; those named in `config.polar` are [r, angle] and enter as [r, cos, sin], or with `config.log_distance`
-    as [*log_distance(r), cos, sin]. Integers have an embedding each. A plain box counts as the dict {"observation":
-    box}. A policy with memory also reads the previous action.
+    `config.film` are no channels: they modulate the encoder of the images of their size. Scans [rows, beams] have an
+    encoder each, `config.scan_encoder`. Vectors [n] have a linear layer each; those named in `config.polar` are
+    [r, angle] and enter as [r, cos, sin], or with `config.log_distance` as [*log_distance(r), cos, sin]. Integers have
+    an embedding each. A plain box counts as the dict {"observation": box}. A policy with memory also reads the previous
+    action.
 
     The image `config.predicted_mask` is not read: the policy predicts it from the images of the first size, and reads
     its prediction with them. The observation space needs it for learning only.
@@ -207,6 +210,14 @@ class ActorCritic(nn.Module):
         self.more_encoders = nn.ModuleList(encoders[1:])
         self.body_inputs = {n[0]: cast(int, e.output_size) for n, e in zip(self.images, encoders, strict=True)}
         """Width of each part of the body's input, in order. Images that share an encoder have the first one's name."""
+        scans, make = (
+            {n: self.observation_shapes[n] for n, space in read.items() if is_scan(space)},
+            config.scan_encoder,
+        )
+        settings = chosen_settings(config, "scan_encoder") if scans else ()
+        self.scan_encoders = nn.ModuleDict({n: ENCODERS[make]((1, *s), config, *settings) for n, s in scans.items()})
+        """Encoder of each scan, by name."""
+        self.body_inputs |= {name: cast(int, encoder.output_size) for name, encoder in self.scan_encoders.items()}
         self.embeddings = nn.ModuleDict()
         for name, space in read.items():
             if is_vector(space):
@@ -318,7 +329,7 @@ class ActorCritic(nn.Module):
 
     def compile_parts(self) -> None:
         """Run the encoders and the memory's compilable part through torch.compile, in place, for static shapes."""
-        for encoder in self._encoders():
+        for encoder in (*self._encoders(), *self.scan_encoders.values()):
             compiled(encoder)
         if self.mask_head is not None:
             compiled(self.mask_head)
@@ -353,6 +364,8 @@ class ActorCritic(nn.Module):
                 parts.append(encoder(image, self._image(self._film_of(names), obs)))
             else:
                 parts.append(encoder(image.flatten(0, 1)).unflatten(0, image.shape[:2]))
+        for name, encoder in self.scan_encoders.items():
+            parts.append(encoder(obs[name].flatten(0, 1).unsqueeze(1)).unflatten(0, starts.shape))
         for name, embedding in self.embeddings.items():
             if name in self.num_categories:
                 parts.append(embed_rows(cast(nn.Embedding, embedding), obs[name].reshape(starts.shape)))

@@ -21,9 +21,12 @@ class PolicyConfig(Sections):
     """
 
     encoder: str = field(default="se_resnet9", metadata={CHOICES: (ENCODERS,)})
-    """Name of the image encoder in `batchnav.policy.ENCODERS`: se_resnet9, simple_cnn or one of your own."""
+    """Name of the image encoder in `batchnav.policy.ENCODERS`: se_resnet9, simple_cnn, scan or one of your own."""
     visual_size: int = bounded(512, 1, 8192)
     """Width of the encoder's output."""
+    scan_encoder: str = field(default="scan", metadata={CHOICES: (ENCODERS,)})
+    """Name of the encoder of scans [rows, beams], such as those of a LiDAR: scan, or an image encoder, which reads them
+    as images [1, rows, beams]."""
     memory: str = field(default="lstm", metadata={CHOICES: (MEMORIES,)})
     """Name of the memory in `batchnav.policy.MEMORIES`: lstm, transformer or one of your own; "none": a feed-forward
     network."""
@@ -47,4 +50,4 @@ class PolicyConfig(Sections):
     mask_width: int = bounded(64, 2, 512)
     """Number of channels of the network that predicts the mask."""
     blind: bool = False
-    """Ignore all images, as a control experiment."""
+    """Ignore all images and scans, as a control experiment."""

@@ -1,4 +1,4 @@
-"""Image encoders by name: SE-ResNet9 without normalisation layers, the paper's network, and a small CNN.
+"""Image encoders by name: SE-ResNet9 without normalisation layers, the paper's network; a small CNN; one for scans.
 
 An encoder is a callable `(image_shape, config) -> nn.Module`, where image_shape is (channels, height, width) and config
 the `PolicyConfig`. The module maps float images [B, C, H, W] in 0..1 to [B, output_size] and has the attribute
@@ -499,7 +499,43 @@ def he_normal(weight: torch.Tensor, gain: float = 1.0) -> None:
     nn.init.normal_(weight, std=gain * math.sqrt(2.0 / (weight.shape[0] * weight[0, 0].numel())))
 
 
-ENCODERS.update({"se_resnet9": SEResNet9, "simple_cnn": SimpleCNN})
+class ScanEncoder(nn.Module):
+    """Encoder of scans: three 1-D convolutions with circular padding, and a linear layer.
+
+    The rows and channels of an image [C, H, W] are the channels of the convolutions along its columns, whose last
+    column is next to the first, as the beams of a full circle are.
+    """
+
+    CHANNELS, KERNELS, STRIDE = (32, 64, 64), (7, 5, 3), 2
+    SMALLEST = 8
+    """Smallest number of columns."""
+
+    def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig):
+        super().__init__()
+        channels, height, width = image_shape
+        if width < self.SMALLEST:
+            raise ConfigError(f"scan: found {width} columns, expected at least {self.SMALLEST}")
+        self.output_size = config.visual_size
+        sizes = (channels * height, *self.CHANNELS)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(sizes[k], sizes[k + 1], kernel, self.STRIDE) for k, kernel in enumerate(self.KERNELS)
+        )
+        for layer in self.convolutions:
+            nn.init.orthogonal_(layer.get_parameter("weight"), gain=2**0.5)
+            nn.init.zeros_(layer.get_parameter("bias"))
+            width = -(-width // self.STRIDE)
+        self.project = _projection(self.CHANNELS[-1] * width, self.output_size)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """[B, C, H, W] in 0..1 -> [B, visual_size]."""
+        x = image.flatten(1, 2)
+        for layer, kernel in zip(self.convolutions, self.KERNELS, strict=True):
+            half = kernel // 2
+            x = F.relu(layer(torch.cat([x[..., -half:], x, x[..., :half]], dim=-1)))
+        return self.project(x.flatten(1))
+
+
+ENCODERS.update({"se_resnet9": SEResNet9, "simple_cnn": SimpleCNN, "scan": ScanEncoder})
 
 
 # FiLM: an encoder whose feature maps are modulated by other images, such as an image of the goal.

@@ -1,7 +1,8 @@
 """Observations as a policy reads them: which spaces it accepts, and how each kind is prepared for the network.
 
-Images are float or u8 boxes [C, H, W], vectors are float boxes [n], and categories are integers: `Discrete(n)`, or an
-integer box [] or [1] from 0 to n - 1. A space that is not a dict is read as the dict {"observation": space}.
+Images are float or u8 boxes [C, H, W], scans are float boxes [rows, beams], vectors are float boxes [n], and categories
+are integers: `Discrete(n)`, or an integer box [] or [1] from 0 to n - 1. A space that is not a dict is read as the dict
+{"observation": space}.
 """
 
 from __future__ import annotations
@@ -35,26 +36,33 @@ def as_dict(obs: Mapping[str, torch.Tensor] | torch.Tensor) -> Mapping[str, torc
 
 
 def spaces_to_read(space: spaces.Space, blind: bool) -> dict[str, spaces.Space]:
-    """The spaces that a policy reads, by name, in the order of the observation space; without images if `blind`.
+    """The spaces that a policy reads, by name, in the order of the observation space.
+
+    Without images and scans if `blind`.
 
     ConfigError for a space that no policy can read.
     """
     parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {PLAIN_OBSERVATION: space}
     for name, part in parts.items():
-        if not (is_image(part) or is_vector(part) or is_integer(part)):
+        if not (is_image(part) or is_scan(part) or is_vector(part) or is_integer(part)):
             raise ConfigError(
-                f"observation {name!r}: found {part}, expected floats [n] or [C, H, W], bytes [C, H, W], "
-                "or an integer [] or [1]"
+                f"observation {name!r}: found {part}, expected floats [n], [rows, beams] or [C, H, W], bytes "
+                "[C, H, W], or an integer [] or [1]"
             )
         if is_integer(part):
             num_categories(part, name)
-    return {name: part for name, part in parts.items() if not (blind and is_image(part))}
+    return {name: part for name, part in parts.items() if not (blind and (is_image(part) or is_scan(part)))}
 
 
 def is_image(space: spaces.Space) -> bool:
     """True where a space is a box [C, H, W] of floats or bytes."""
     is_box = isinstance(space, spaces.Box) and len(space.shape) == 3
     return is_box and (np.issubdtype(space.dtype, np.floating) or space.dtype == np.uint8)
+
+
+def is_scan(space: spaces.Space) -> bool:
+    """True where a space is a box [rows, beams] of floats, such as the ranges of a LiDAR."""
+    return isinstance(space, spaces.Box) and len(space.shape) == 2 and np.issubdtype(space.dtype, np.floating)
 
 
 def is_vector(space: spaces.Space) -> bool:

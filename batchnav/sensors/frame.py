@@ -75,7 +75,7 @@ class GivenImages:
         self.num_envs, self.device = len(depth), depth.device
         self.bodies, self.task = bodies, task
         self.appearance = self.semantic_appearance = appearance
-        self.bank = self.material_sampler = self.seen = None
+        self.bank = self.material_sampler = self.seeds = self.seen = None
         self._depth, self._triangle, self._cameras = depth, triangle, cameras
         self._shared: dict[Hashable, Any] = {}
 
@@ -145,7 +145,8 @@ class Frame:
         self.num_envs, self.device = len(bodies.heading), bank.device
         self._has_semantic, self.semantic_appearance = bank.semantic is not None, (bank.semantic or bank).appearance
         self.max_climb, self.material_sampler = bank.max_climb, bank.material_sampler
-        self._made_of = dict(cameras), renderer, seeds
+        self.seeds = seeds
+        self._made_of = dict(cameras), renderer
         self.sources = tuple(sources)
         """All sources that read this frame."""
         needed = images_needed(self.sources, self._has_semantic)
@@ -269,9 +270,9 @@ class Frame:
         cameras: Mapping[str, CameraConfig] | None = None,
     ) -> Frame:
         """A frame with the same scenes on other bodies, for other sources; None: with the same cameras."""
-        own, renderer, seeds = self._made_of
+        own, renderer = self._made_of
         cameras = own if cameras is None else cameras
-        frame = Frame(self.bank, bodies, cameras, sources, renderer, seeds, self.task)
+        frame = Frame(self.bank, bodies, cameras, sources, renderer, self.seeds, self.task)
         self.derived.append(frame)
         return frame
 

@@ -22,6 +22,7 @@ from batchnav.policy.memory import Memory
 from batchnav.policy.transformer import CausalTransformer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.scan import LidarConfig
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 
@@ -30,6 +31,10 @@ CASES = {
     "depth": (ENV, SMALL),
     "rgb": (replace(ENV, sensors=("rgb",)), replace(SMALL, normalized=("rgb",))),
     "waypoint and map": (replace(ENV, sensors=("depth", "waypoint", "ego_map")), replace(SMALL, log_distance=True)),
+    "lidar": (
+        replace(ENV, sensors=("lidar", "depth360"), lidar=LidarConfig(beams=60)),
+        replace(SMALL, encoder="simple_cnn"),
+    ),
     "velocity": (replace(ENV, body=VELOCITY), replace(SMALL, encoder="simple_cnn", lstm=EpisodicLSTM.Config(layers=1))),
     "transformer": (
         ENV,

@@ -265,3 +265,45 @@ def test_convolutions_on_cuda(height, width, monkeypatch):
     found, expected = conv3x3(x, weight, bias), F.conv2d(x, weight, bias, padding=1)
     torch.testing.assert_close(found, expected, atol=SMALL_ROUNDING, rtol=SMALL_ROUNDING)
     assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+# Scans
+
+
+def scan_policy(beams=45, rows=1, **options):
+    space = spaces.Dict({"lidar": spaces.Box(0.0, 1.0, (rows, beams)), "goal": spaces.Box(-math.inf, math.inf, (2,))})
+    return ActorCritic(space, spaces.Discrete(4), PolicyConfig(polar=("goal",), visual_size=16, **options))
+
+
+@pytest.mark.parametrize(("rows", "beams"), [(1, 45), (3, 64), (1, 8)])
+def test_scans_have_an_encoder_of_their_own(rows, beams):
+    policy = scan_policy(beams, rows)
+    assert policy.encoder is None and policy.body_inputs["lidar"] == 16
+    obs = {"lidar": torch.rand(5, rows, beams), "goal": torch.zeros(5, 2)}
+    act = policy.act(obs, torch.zeros(5, dtype=torch.int64), torch.ones(5, dtype=torch.bool), policy.initial_state(5))
+    assert act.value.shape == (5,)
+    other = policy.value(
+        obs | {"lidar": obs["lidar"] + 1.0},
+        torch.zeros(5, dtype=torch.int64),
+        torch.ones(5, dtype=torch.bool),
+        policy.initial_state(5),
+    )
+    assert (other != act.value).all()
+
+
+def test_a_turned_scan_gives_turned_features():
+    """The convolutions are circular: beams that move by the product of the strides move the features by one."""
+    encoder = scan_policy(64).scan_encoders["lidar"]
+    encoder.project = torch.nn.Identity()
+    scan = torch.rand(2, 1, 1, 64)
+    turned = encoder(scan.roll(8, dims=-1)).view(2, 64, 8)
+    torch.testing.assert_close(turned, encoder(scan).view(2, 64, 8).roll(1, dims=-1))
+
+
+def test_an_image_encoder_reads_scans_as_images_and_a_blind_policy_none():
+    assert isinstance(scan_policy(64, 16, scan_encoder="simple_cnn").scan_encoders["lidar"], SimpleCNN)
+    assert not scan_policy(blind=True).scan_encoders
+    with pytest.raises(ConfigError, match="scan: found 7 columns, expected at least 8"):
+        scan_policy(7)
+    with pytest.raises(ConfigError, match="scan_encoder: found 'polar'"):
+        scan_policy(scan_encoder="polar")
