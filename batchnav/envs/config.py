@@ -149,7 +149,8 @@ class NavConfig(Sections):
             TASKS[self.task_name].goal_images.values()
         )
         found = {section for name in names if (section := SENSORS.section(name)) is not None}
-        return found.union(*(getattr(SOURCES[name], "reads", ()) for name in self.sensors if name in SOURCES))
+        sources = [SOURCES[name] for name in self.sensors if hasattr(SOURCES.get(name), "reads")]
+        return found.union(*(source.reads(self) for source in sources))
 
     @property
     def task_name(self) -> str:

@@ -23,7 +23,7 @@ from batchnav.sensors.frame import appearance_needed
 from batchnav.sensors.goal_image import GOAL_HFOV, GoalCameraImage, GoalHfov, GoalImage
 from batchnav.sensors.goal_mask import GoalMaskSensor
 from batchnav.sensors.pose import POSE_SENSORS
-from batchnav.sensors.scan import SCAN_SENSORS
+from batchnav.sensors.scan import LIDAR, SCAN_SENSORS, lidar_sensor
 from batchnav.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -38,15 +38,23 @@ class MapSensor:
 
     Config: ClassVar = MapConfig
     section: ClassVar = "map"
-    reads: ClassVar = ("depth",)
-    """Further sections that it reads."""
 
     def __call__(self, config: NavConfig) -> ObservationSource:
         """The sensor of an environment."""
         names = frozenset(config.sensors) & MAP_SPECS.keys()
-        searches = TASKS[config.task_name].goal_categories(config.task) is not None
-        mask = GoalMaskSensor(config.camera) if searches else None
-        return MapObservation(self.name, names, config.depth, config.map, config.body, mask)
+        mask = GoalMaskSensor(config.camera) if self._searches(config) else None
+        lidar = lidar_sensor(config.lidar) if config.map.map_sensor == LIDAR else None
+        return MapObservation(self.name, names, config.depth, config.map, config.body, mask, lidar)
+
+    @staticmethod
+    def reads(config: NavConfig) -> tuple[str, ...]:
+        """Further sections that it reads."""
+        return (config.map.map_sensor,)
+
+    @staticmethod
+    def _searches(config: NavConfig) -> bool:
+        """True where the map shows goals that the agent has seen."""
+        return TASKS[config.task_name].goal_categories(config.task) is not None
 
     def check(self, config: NavConfig) -> None:
         """ConfigError for settings of the map that no sensor reads."""
@@ -55,6 +63,16 @@ class MapSensor:
             if value and not set(readers) & set(config.sensors):
                 found = f"map.{name}: found {value!r} with sensors {', '.join(config.sensors)}"
                 raise ConfigError(f"{found}, expected {' or '.join(readers)} among them")
+        if config.map.map_sensor == LIDAR and self.name in config.sensors:
+            if config.map.initial_scan:
+                raise ConfigError(
+                    "map.initial_scan: found true with map_sensor lidar, expected false: it sees all around"
+                )
+            if self._searches(config):
+                raise ConfigError(
+                    f"map.map_sensor: found lidar with the task {config.task_name}, expected depth: its maps show "
+                    "goals that the camera sees"
+                )
 
 
 SOURCES = Registry({

@@ -53,6 +53,11 @@ class RobotMapper:
                 f"policy: found the sensors {', '.join(sorted(names))} of the task {config.task_name}, expected "
                 "another task: its map with goals and frontiers is computed only in environments"
             )
+        if config.map.map_sensor != "depth":
+            raise ArgumentError(
+                f"policy: found a map of the sensor {config.map.map_sensor}, expected depth: maps of scans exist "
+                "only in environments"
+            )
         if WAYPOINT in names and not self.has_goal:
             raise ArgumentError(
                 f"policy: found the sensor {WAYPOINT} in a task without GPS and compass, expected pointnav with "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from batchnav.runtime.bundled import find_anticipation
 
@@ -18,6 +19,10 @@ class MapConfig:
     initial_scan: bool = False
     """True for an initial scan: at the start of an episode "waypoint" points to the left until the main camera has seen
     360 degrees. The scan improves predictions; it costs steps but no path length."""
+
+    map_sensor: Literal["depth", "lidar"] = "depth"
+    """Sensor whose ranges the map is made of: "depth", the main camera's, or "lidar", with the settings of the section
+    `lidar`. A LiDAR sees all around, so that it needs no initial scan."""
 
     def validate(self) -> None:
         """ConfigError where `anticipation` is no weights file."""

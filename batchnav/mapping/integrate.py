@@ -104,7 +104,7 @@ def _interpolate_obstacle(i, x, z, row, search_out, state_out):
 
 
 @inline_function
-def _mark_explored(i, x, z, state_out):
+def mark_explored(i, x, z, state_out):
     """Mark the cell at world x and z as explored. Discards the kept path where this may shorten another path."""
     cell = cell_of(i, x, z, state_out.origin_and_resolution)
     if cell >= 0 and not is_explored(state_out.explored[i, cell]):
@@ -228,6 +228,18 @@ def pixel_point(i, row, column, depth, eye, parameters):
     return kind, right * rx + up * ux + metres * fx, right * rz + up * uz + metres * fz
 
 
+@inline_function
+def is_ground(kind):
+    """True where the class of a point is that of the ground."""
+    return kind == _GROUND
+
+
+@inline_function
+def is_obstacle(kind):
+    """True where the class of a point is that of an obstacle."""
+    return kind == _OBSTACLE
+
+
 @lean_function
 def integrate_depth(lane, lanes, i, row, depth, cameras, parameters, search_out, state_out):
     """Mark obstacles and ground of agent i's image in depth f32 [N, H, W]. The lanes share the pixels.
@@ -245,7 +257,7 @@ def integrate_depth(lane, lanes, i, row, depth, cameras, parameters, search_out,
         if kind == _NOTHING:
             continue
         if kind == _GROUND:
-            _mark_explored(i, x + dx, z + dz, state_out)
+            mark_explored(i, x + dx, z + dz, state_out)
             if line > 0:  # the ground up to the point that the pixel above sees is visible too
                 above, to_dx, to_dz = pixel_point(i, line - np.int32(1), column, depth, eye, parameters)
                 apart = np.float32(math.sqrt((to_dx - dx) * (to_dx - dx) + (to_dz - dz) * (to_dz - dz)))
@@ -253,7 +265,7 @@ def integrate_depth(lane, lanes, i, row, depth, cameras, parameters, search_out,
                     steps = min(np.int32(apart / size) + np.int32(1), np.int32(_MAX_BETWEEN))
                     for k in range(1, steps):
                         share = np.float32(k) / np.float32(steps)
-                        _mark_explored(i, x + dx + share * (to_dx - dx), z + dz + share * (to_dz - dz), state_out)
+                        mark_explored(i, x + dx + share * (to_dx - dx), z + dz + share * (to_dz - dz), state_out)
             continue
         _mark_obstacle(i, x + dx, z + dz, row, search_out, state_out)
         if column + 1 < width:

@@ -21,6 +21,7 @@ from numba import prange
 
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.integrate import FULL_TURN, begin_scan, integrate_depth, integrate_motion, mark_traversed
+from batchnav.mapping.moving import free_cells
 from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, TrackedBodies
 from batchnav.mapping.shortest_path import (
     SHARED_COUNTERS,
@@ -252,6 +253,8 @@ class Mapper:
         self._bodies, self._goal = bodies, goal
         self._schedule = Schedule.empty(n, device)
         self._run: tuple[Cameras, Callable[[torch.Tensor], None]] | None = None
+        self._freeing: tuple[Cameras, Callable[[torch.Tensor], None]] | None = None
+        self._left = torch.zeros(n, dtype=torch.int32, device=device)
 
     @staticmethod
     def arrays(
@@ -302,6 +305,14 @@ class Mapper:
         self._run[1](depth)
         if self._predictor is not None:
             self._predictor.date_changes(self.map_state, self._bodies)
+
+    def free_cells(self, depth: torch.Tensor, cameras: Cameras) -> None:
+        """Free the cells that moving bodies left (`mapping.moving`). Call before `update`, with its arguments."""
+        if self._freeing is None or self._freeing[0] is not cameras:
+            read = view(depth), self._poses(cameras), self._agents, self._parameters
+            run = free_cells.bind(len(depth), *read, view(self._left), view(self.map_state), live=(0,))
+            self._freeing = cameras, run
+        self._freeing[1](depth)
 
     def _bind(self, depth: torch.Tensor, cameras: Cameras) -> Callable[[torch.Tensor], None]:
         """The map kernel with all arguments bound except the depth images."""

@@ -13,6 +13,7 @@ In ObjectNav the path leads to the nearest free cell beside one with the goal in
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -24,6 +25,7 @@ from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.mapper import MappedBodyConfig, Mapper
 from batchnav.mapping.predictor import memory_needed
+from batchnav.mapping.scans import ScanMapper
 from batchnav.mapping.search import GoalMap
 from batchnav.mapping.search_mapper import SearchMapper
 from batchnav.mapping.waypoint import PIXELS
@@ -31,6 +33,7 @@ from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.sensors.camera import MAIN
 from batchnav.sensors.depth import DepthConfig, MeasuredDepth
 from batchnav.sensors.goal_mask import GoalMaskSensor
+from batchnav.sensors.scan import RangeSensor
 
 EGO_MAP, WAYPOINT = "ego_map", "waypoint"
 MAPPER = "mapper"
@@ -54,6 +57,7 @@ class MapObservation(ObservationSource):
         config: settings of the map.
         body: height, longest step and widest turn of the agents.
         mask: sensor of the goal's pixels, for agents that search for an object; None: the goal is a point, or none.
+        lidar: sensor whose scans the map is made of; None: the depth images of the main camera.
     """
 
     def __init__(
@@ -64,11 +68,14 @@ class MapObservation(ObservationSource):
         config: MapConfig,
         body: MappedBodyConfig,
         mask: GoalMaskSensor | None = None,
+        lidar: RangeSensor | None = None,
     ):
         self.spec, self._depth, self._config, self._body = MAP_SPECS[name], depth, config, body
-        self._with_ego_map, self._mask = EGO_MAP in names, mask
+        self._with_ego_map, self._mask, self._lidar = EGO_MAP in names, mask, lidar
         goal = frozenset({"relative_goal"})
         self.requires = Requirements(MAIN, max_depth=depth.max_depth, map=True, goal=goal)
+        if lidar is not None:
+            self.requires = Requirements(map=True, goal=goal)
         if mask is not None:
             self.requires = mask.requires._replace(camera=MAIN, max_depth=depth.max_depth, map=True)
         self._measured = MeasuredDepth(depth, semantic=self.requires.semantic)
@@ -96,10 +103,13 @@ class MapObservation(ObservationSource):
                 f"sensors: found {WAYPOINT!r}, expected it only with the task objectnav, or pointnav and "
                 f"gps_compass=True; remove it, or use {EGO_MAP!r}"
             )
+        if self._lidar is not None:
+            self._lidar.bind(frame)
         self.mapper = frame.resource(MAPPER, lambda: self._make(frame, goal))
 
     def _make(self, frame: Frame, goal: torch.Tensor | None) -> Mapper:
-        return Mapper(
+        make = Mapper if self._lidar is None else functools.partial(ScanMapper, self._lidar)
+        return make(
             self._depth.max_depth, self._config, self._body, frame.bodies, goal, max_climb=frame.max_climb,
             with_ego_map=self._with_ego_map,
         )  # fmt: skip
@@ -130,7 +140,13 @@ class MapObservation(ObservationSource):
         out.copy_(self.mapper.ego_map if self.spec.name == EGO_MAP else self.mapper.waypoint)
 
     def _update(self, frame: Frame) -> None:
+        if self._lidar is not None:
+            moving = frame.seen is not None
+            cast(ScanMapper, self.mapper).scan(self._lidar.metres(frame), self._lidar.cameras, moving)
+            return
         depth, cameras = self._measured.read(frame), frame.cameras(MAIN)
+        if frame.seen is not None:
+            self.mapper.free_cells(depth, cameras)
         if self._mask is None:
             self.mapper.update(depth, cameras)
             return

@@ -299,7 +299,7 @@ def collided_explored(explored):
 
 
 @inline_function
-def _touches(i, cell, lowest, highest, state):
+def touches_codes(i, cell, lowest, highest, state):
     """True where one of the 3x3 cells around a cell has an occupancy code from `lowest` to `highest`."""
     r, c = cell // np.int32(SIDE), cell % np.int32(SIDE)
     found = False
@@ -312,13 +312,13 @@ def _touches(i, cell, lowest, highest, state):
 @inline_function
 def touches_traversed_obstacle(i, cell, state):
     """True where one of the 3x3 cells around a cell is a traversed obstacle."""
-    return _touches(i, cell, TRAVERSED_OBSTACLE, TRAVERSED_OBSTACLE, state)
+    return touches_codes(i, cell, TRAVERSED_OBSTACLE, TRAVERSED_OBSTACLE, state)
 
 
 @inline_function
 def touches_repeated_collision(i, cell, state):
     """True where the agent collided repeatedly with one of the 3x3 cells around a cell."""
-    return _touches(i, cell, OCCUPIED + 1, MAX_OCCUPIED, state)
+    return touches_codes(i, cell, OCCUPIED + 1, MAX_OCCUPIED, state)
 
 
 # Geometry.

@@ -44,9 +44,11 @@ class RayCaster:
             found = f"{directions.dtype} {list(directions.shape)}"
             raise ArgumentError(f"directions: found {found}, expected finite numbers [rows, columns, 3]")
         self.bank, self.device, self.num_agents = bank, bank.device, num_agents
-        self._far = np.float32(far)
-        self._table = torch.from_numpy(np.ascontiguousarray(directions, np.float32)).to(self.device)
-        self.ranges = torch.zeros(num_agents, *self._table.shape[:2], dtype=torch.float32, device=self.device)
+        self.far = np.float32(far)
+        """Ray parameter where rays end."""
+        self.table = torch.from_numpy(np.ascontiguousarray(directions, np.float32)).to(self.device)
+        """f32 [rows, columns, 3]: the directions."""
+        self.ranges = torch.zeros(num_agents, *self.table.shape[:2], dtype=torch.float32, device=self.device)
         """f32 [N, rows, columns]: results of the last call."""
         self._scene: Callable[..., None] | None = None
         self._bodies: tuple[SeenBodies, Callable[..., None]] | None = None
@@ -70,18 +72,18 @@ class RayCaster:
         check_tensor("heading", heading, (self.num_agents,), torch.float32, self.device)
         poses = scene_index.contiguous(), position.contiguous(), heading.contiguous()
         if self._scene is None:
-            self._scene = self._bind(cast_rays, poses, self.bank.bvh_view, view(self._table))
+            self._scene = self._bind(cast_rays, poses, self.bank.bvh_view, view(self.table))
         self._scene(*poses)
         if seen is not None:
             if self._bodies is None or self._bodies[0] is not seen:
                 count = np.int32(self.bank.num_scenes)
-                self._bodies = seen, self._bind(cast_rays_at_bodies, poses, view(seen), view(self._table), count)
+                self._bodies = seen, self._bind(cast_rays_at_bodies, poses, view(seen), view(self.table), count)
             self._bodies[1](*poses)
         return self.ranges
 
     def _bind(self, kernel: Any, poses: tuple[torch.Tensor, ...], *read: Any) -> Callable[..., None]:
         """A kernel as a function of the poses."""
-        arguments = *map(view, poses), *read, self._far, view(self.ranges)
+        arguments = *map(view, poses), *read, self.far, view(self.ranges)
         return kernel.bind(tuple(self.ranges.shape), *arguments, live=tuple(range(len(poses))))
 
 

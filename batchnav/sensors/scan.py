@@ -28,6 +28,7 @@ from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.rng import DEPTH, normal_quantile
 from batchnav.sensors.camera import CameraConfig, MountedCamera
 from batchnav.sensors.noise import checked_noise, pixel_uniforms
+from batchnav.sensors.sensor import Cameras
 
 if TYPE_CHECKING:
     from batchnav.envs.config import NavConfig
@@ -164,15 +165,20 @@ class RangeSensor(ObservationSource):
         self.caster = RayCaster(frame.bank, frame.num_envs, self._directions, self._limits[1])
         self._mount = MountedCamera(frame.bodies, self._mount_config, _NUMBERS[self.spec.name], frame.seeds)
 
+    @property
+    def cameras(self) -> Cameras:
+        """Poses of the sensors at the last `metres`; the pitch and the field of view have no effect."""
+        return self._mount.cameras
+
     def metres(self, frame: Frame) -> torch.Tensor:
         """Measured ranges f32 [N, rows, columns] of this step, metres; 0 below the shortest, at most the longest.
 
         Other sources of the frame share the result.
         """
+        self._mount.move()
         return frame.shared((self.spec.name, "metres"), lambda: self._measure(frame))
 
     def _measure(self, frame: Frame) -> torch.Tensor:
-        self._mount.move()
         cameras = self._mount.cameras
         ranges = self.caster.cast(cameras.scene, cameras.position, cameras.heading, frame.seen)
         near, far = map(np.float32, self._limits)
