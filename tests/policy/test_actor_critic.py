@@ -214,7 +214,7 @@ def test_blind_reads_no_image():
 @pytest.mark.parametrize(
     ("space", "actions", "config", "message"),
     [
-        (spaces.Box(0, 1, (2, 2)), spaces.Discrete(2), {}, "'observation'.*expected floats"),
+        (spaces.Box(0, 1, (1, 1, 2, 2)), spaces.Discrete(2), {}, "'observation'.*expected floats"),
         (spaces.Box(0, 255, (5,), np.uint8), spaces.Discrete(2), {}, "'observation'.*bytes"),
         (spaces.Dict({"a": spaces.Discrete(3, start=1)}), spaces.Discrete(2), {}, "'a'.*integers from 1 to 3"),
         (spaces.Dict({"a": spaces.Discrete(10**6)}), spaces.Discrete(2), {}, "'a'.*integers from 0 to 999999"),
