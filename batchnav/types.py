@@ -139,6 +139,10 @@ class MovingBodies(NamedTuple):
 
 PERSON, CYLINDER, BOX = 0, 1, 2
 """Shapes of moving bodies."""
+MAX_BODIES = 8
+"""Largest number of people and standing objects in a world."""
+NUM_APPEARANCES = 16
+"""Number of rows of the palette that bodies' colours are drawn from."""
 
 
 class Metric(NamedTuple):
@@ -181,6 +185,8 @@ class Task(Protocol):
     goal_images: Mapping[str, str]
     """Images of the goal that agents observe: names of camera sensors by the name of the observation. Such a task has
     live tensors `goal_position` f32 [N, 3], on the navmesh, and `goal_heading` f32 [N], radians."""
+    among_people: bool
+    """True where the simulator always has a world of people (`batchnav.world`), though nobody may be in it."""
     observations: Mapping[str, torch.Tensor]
     """Live tensors of the task's observations, by name; `sources` declares them."""
     relative_goal: torch.Tensor | None

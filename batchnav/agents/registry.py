@@ -22,6 +22,7 @@ from batchnav.agents.simple import (
     RandomAgent,
     VelocityControlAgent,
 )
+from batchnav.agents.social import OrcaAgent, WaitAndGoAgent
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
@@ -78,6 +79,8 @@ REFERENCE_AGENTS: dict[str, ReferenceAgent] = {
         (WAYPOINT,), ("depth", WAYPOINT), MapConfig(initial_scan=True),
     ),
     "shortest_path": ReferenceAgent("Shortest-path follower.", ShortestPathAgent, knows_navmesh=True),
+    "orca": ReferenceAgent("Shortest path; avoids people by ORCA.", OrcaAgent, knows_navmesh=True),
+    "wait_and_go": ReferenceAgent("Shortest path; waits for people.", WaitAndGoAgent, knows_navmesh=True),
     "frontier": ReferenceAgent("Frontier explorer.", lambda env, radius: FrontierAgent(env), knows_navmesh=True),
 }  # fmt: skip
 """Reference agents by name. All choose discrete actions."""

@@ -46,6 +46,7 @@ def make_episodes(
     preset: str | None = None,
     rules: str | None = None,
     labels: str | None = None,
+    people: str = "",
     device: str = "auto",
 ) -> None:
     """Generate episodes with the rules of Habitat's generators.
@@ -54,7 +55,7 @@ def make_episodes(
         scenes: scene files, folders of prepared scenes, dataset folders or configs, house:7 or house:0-3,7.
         out: the .json.gz file to write.
         task: pointnav; imagenav, in three levels of distance; objectnav or instance_imagenav, for scenes with object
-            ids and categories; flee or explore, with starts alone; or a task of your own.
+            ids and categories; socialnav, with people; flee or explore, with starts alone; or a task of your own.
         per_scene: number of episodes per scene.
         seed: seed of the episodes.
         split: split of datasets.
@@ -66,6 +67,7 @@ def make_episodes(
             preset's, or hm3d_v2.
         labels: mapping from the scenes' labels to ObjectNav's categories: hm3d, mp3d, hssd, procthor, procedural or
             all; default: the preset's, or hm3d.
+        people: number of people of an episode, such as 3 or 1-6; default: the preset's, else 1-6 for socialnav alone.
         device: device that renders objects, for objectnav and instance_imagenav: auto, cpu or cuda.
     """
     from batchnav.data.formats import FORMATS
@@ -81,7 +83,7 @@ def make_episodes(
     check_target(out, EpisodeError)
     given = {name: value for name, value in (("rules", rules), ("labels", labels)) if value is not None}
     config = nav_config(preset, given, task)
-    kind = kind_of(task)
+    kind, world = kind_of(task), _people(people, config, task)
     if not out.name.endswith(suffix := FORMATS[kind.format].suffix):
         raise EpisodeError(f"{out}: found another suffix, expected {suffix}")
     if not (content and out.exists()):
@@ -90,9 +92,12 @@ def make_episodes(
     with interrupted_with(lambda: f"{out} was not written"):
         configs = _configs(scenes, split)
         loaded = (scene for name in scenes for scene in _scenes(name, split, settings, kind.needs_ids))
+        chosen = list(_kept(loaded, islands)) if world is not None else _kept(loaded, islands)
         dataset = kind.generate_file(
-            _kept(loaded, islands), per_scene, seed, config.task, device, lambda reason: show(f"skipped: {reason}")
+            chosen, per_scene, seed, config.task, device, lambda reason: show(f"skipped: {reason}")
         )
+        if world is not None:
+            dataset = _with_people(dataset, list(chosen), world, config.body, seed)
         if not dataset:
             raise EpisodeError(f"{out}: found no episodes in {few(scenes)}, expected at least one; use other scenes")
         episodes = _with_configs(dataset.episodes, configs)
@@ -101,6 +106,35 @@ def make_episodes(
     played_as = ("--task", task) if preset is None else ("--preset", preset)
     evaluate = "batchnav", "evaluate", "shortest_path", *played_as, "--episodes", out
     show(next_command("evaluate an agent on them", *evaluate))
+
+
+def _people(people: str, config: Any, task: str) -> Any:
+    """The world whose people episodes get; None for episodes without people. ArgumentError for no number of them."""
+    from batchnav.config import validate
+    from batchnav.tasks import TASKS
+
+    if not people and not getattr(TASKS[task], "among_people", False):
+        return None
+    least, most = config.world.people if config.world.people[1] else (1, 6)
+    low, _, high = (people or f"{least}-{most}").partition("-")
+    high = high or low
+    if not (low.isdecimal() and high.isdecimal()):
+        raise ArgumentError(f"people: found {people!r}, expected a number or a range such as 1-6")
+    world = replace(config.world, people=(int(low), int(high)))
+    validate(world)
+    return world
+
+
+def _with_people(dataset: Any, scenes: Sequence[Any], world: Any, body: Any, seed: int) -> Any:
+    """The dataset of PointNav episodes with people in each."""
+    from batchnav.data.episodes import group_by_scene
+    from batchnav.data.people import with_people
+
+    by_name = {scene.name: scene for scene in scenes}
+    groups = group_by_scene(dataset.episodes).items()
+    return dataset.with_episodes(
+        episode for name, group in groups for episode in with_people(group, by_name[name], world, body, seed)
+    )
 
 
 def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:

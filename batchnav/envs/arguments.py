@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from batchnav.data.episodes import Episode, scene_rows
 from batchnav.data.formats import EpisodeDataset
 from batchnav.data.goals import GoalKind, kind_of
 from batchnav.data.goals.view_points import check_scenes
+from batchnav.data.people import people_in
 from batchnav.data.play import check_episodes, check_kind, success_distance_of
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
@@ -25,6 +26,7 @@ from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.world.world import ScriptedBodies, Walker, World, check_people
 
 _log = logging.getLogger(__name__)
 
@@ -151,6 +153,41 @@ def table_of(
     return kind.table(check_episodes(episodes, scenes, kind.name, success_distance_of(config)), bank)
 
 
+# Who is in the worlds besides their robots
+
+
+def people_of(
+    episodes: EpisodeTable | Sequence[Episode] | None, bank: SceneBank, table: EpisodeTable | None
+) -> list[tuple[Walker, ...] | None] | None:
+    """People of fixed episodes; None where none of them states its people. EpisodeError for people off the navmesh."""
+    if episodes is None or isinstance(episodes, EpisodeTable) or table is None:
+        return None
+    people = [people_in(episode) for episode in episodes]
+    if all(each is None for each in people):
+        return None
+    check_people(bank, table.scene, people)
+    return people
+
+
+def world_maker(
+    config: NavConfig, bank: SceneBank, people: Sequence[Any] | None, scripted: ScriptedBodies | None
+) -> Callable[[Any], World] | None:
+    """Argument `make_world` of `Simulator`; None where every robot is alone."""
+    needed = getattr(TASKS[config.task_name], "among_people", False)
+    if config.world.is_empty and scripted is None and people is None and not needed:
+        return None
+    return lambda sim: World(bank, sim.bodies, sim.sampling, config.body, config.world, people, scripted)
+
+
+def check_shared(agents: int, num_envs: int, episodes: Any, stream: SceneStream | None) -> None:
+    """ArgumentError where robots cannot share worlds: fixed episodes and streams give each robot a scene of its own."""
+    if num_envs % agents:
+        raise ArgumentError(f"num_envs: found {num_envs} with agents_per_world {agents}, expected a multiple of it")
+    if episodes is not None or stream is not None:
+        found = "fixed episodes" if episodes is not None else "a SceneStream"
+        raise ArgumentError(f"agents_per_world: found {agents} with {found}, expected 1, or sampled episodes")
+
+
 # Options of `NavEnv` that its configuration does not hold: how it renders, numbers and returns episodes
 
 
@@ -179,7 +216,13 @@ class EnvOptions:
     (`batchnav.procedural.make_material_library()`); None: materials stay. A `SceneBank` has its own library; each
     environment of a bank randomises its own copy of the materials."""
 
+    scripted_bodies: ScriptedBodies | None = None
+    """Bodies that follow a script in every world, such as recorded pedestrians, or objects that stand; None: none."""
+
     def __post_init__(self):
+        if not isinstance(self.scripted_bodies, ScriptedBodies | None):
+            found = shortened(self.scripted_bodies)
+            raise ArgumentError(f"scripted_bodies: found {found}, expected batchnav.world.ScriptedBodies")
         if not isinstance(self.renderer, str):
             raise ArgumentError(f"renderer: found {shortened(self.renderer)}, expected a name")
         if self.output not in OUTPUTS:

@@ -23,6 +23,8 @@ from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
+from batchnav.tasks.socialnav import SocialNavConfig
+from batchnav.world.config import WorldConfig
 
 # Presets: sensors, and options that differ from the defaults, by name
 
@@ -96,6 +98,24 @@ IMAGENAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 success is measured by Euclidean distance."""
 
 
+SOCIALNAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "socialnav_houses": (
+        ("depth",), {"people": (1, 6), "human_collision_penalty": 0.5, "human_distance_penalty": 0.05}
+    ),
+    "socialnav_falcon": (
+        ("depth",),
+        {
+            "agent_radius": 0.25, "agent_height": 1.41, "height": 256, "width": 256, "people": (1, 6),
+            "at_last_waypoint": "stand", "human_collision_ends": True, "progress_reward": 1.5, "success_reward": 10.0,
+            "human_distance_penalty": 0.1, "human_collision_penalty": 1.0, "collision_penalty": 0.03,
+            "path_penalty": 0.05,
+        },
+    ),
+}  # fmt: skip
+"""By name of the preset. "socialnav_houses": 64x64 depth among people in procedural houses. "socialnav_falcon": body,
+camera, people and end of an episode as in Falcon (Gong et al., 2025); the weights of its reward's terms are ours."""
+
+
 log = logging.getLogger(__name__)
 
 
@@ -124,6 +144,8 @@ class NavConfig(Sections):
     other cameras (left_depth), the map's (ego_map, waypoint), the pose (gps, compass, heading), ranges around the agent
     (lidar, depth360), and the field of view of Instance ImageNav's goal image (goal_hfov). The task adds its goal
     observations. The order has no effect."""
+    world: WorldConfig = field(default_factory=WorldConfig)
+    """Who is in an environment's world: people, and one robot or several."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """Configuration of a task of `batchnav.tasks.TASKS`. Files name the task: `{name: pointnav}`."""
 
@@ -184,7 +206,7 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
     ConfigError for an unknown name, or a value of the wrong type or range.
     """
     parts_of: dict[str, list[str]] = {}
-    for part in ("body", "camera", *SENSORS.sections | SOURCES.sections, "task"):
+    for part in ("body", "camera", "world", *SENSORS.sections | SOURCES.sections, "task"):
         for f in dataclasses.fields(getattr(config, part)):
             parts_of.setdefault(f.name, []).append(part)
     changes: dict[str, dict[str, Any]] = {}
@@ -228,7 +250,8 @@ PRESETS: dict[str, NavConfig] = {
     **{
         name: with_options(NavConfig(sensors=sensors, task=kind()), options)
         for kind, presets in (
-            (ObjectNavConfig, OBJECTNAV), (ImageNavConfig, IMAGENAV), (InstanceImageNavConfig, INSTANCE_IMAGENAV)
+            (ObjectNavConfig, OBJECTNAV), (ImageNavConfig, IMAGENAV), (InstanceImageNavConfig, INSTANCE_IMAGENAV),
+            (SocialNavConfig, SOCIALNAV),
         )
         for name, (sensors, options) in presets.items()
     },

@@ -20,7 +20,17 @@ from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import GOALS, kind_of
 from batchnav.data.play import check_kind, load_played_scenes, named
-from batchnav.envs.arguments import EnvOptions, bank_of, check_kinds, table_of, with_goals_of_file, with_missing_goals
+from batchnav.envs.arguments import (
+    EnvOptions,
+    bank_of,
+    check_kinds,
+    check_shared,
+    people_of,
+    table_of,
+    with_goals_of_file,
+    with_missing_goals,
+    world_maker,
+)
 from batchnav.envs.config import PRESETS, NavConfig, nav_config
 from batchnav.envs.observations import needed_appearance, observation_sources, space_of
 from batchnav.envs.stream import SceneStream
@@ -215,7 +225,13 @@ class NavEnv(gym.vector.VectorEnv):
         self._playing = False  # True from the first reset until `close`
         self._num_randomizations = torch.zeros(1, dtype=torch.int64, device="cpu")
         make_task = lambda sim: TASKS[task](sim, self.config.task, table)  # noqa: E731
-        self.sim = Simulator(self.bank, num_envs, body, make_task, seed, own.first_env)
+        people = people_of(episodes, self.bank, table)
+        make_world = world_maker(self.config, self.bank, people, own.scripted_bodies)
+        if (agents := self.config.world.agents_per_world) > 1:
+            check_shared(agents, num_envs, episodes, self.stream)
+        self.sim = Simulator(self.bank, num_envs, body, make_task, seed, own.first_env, make_world)
+        if agents > 1:
+            self.sim.sampling.share_scenes(agents, self.bank.num_scenes)
         self.task = self.sim.task
         self.frame = Frame(
             self.bank,
@@ -227,6 +243,8 @@ class NavEnv(gym.vector.VectorEnv):
             self.task,
         )
         """Input of the observation sources: cameras, images and shared results of the current step."""
+        if (world := self.sim.world) is not None:
+            getattr(self, "show_bodies", lambda *a: None)(world.drawn, world.world_index, world.own_body)
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:
@@ -450,6 +468,8 @@ class NavEnv(gym.vector.VectorEnv):
         return to_output(result, self._copy, self._output)
 
     def _observe(self, out: Observation) -> Observation:
+        if self.sim.world is not None:
+            self.sim.world.show()
         write_observations(self.frame, self.sources, out)
         return out
 
@@ -499,6 +519,8 @@ class NavEnv(gym.vector.VectorEnv):
         if self.stream is not None:
             self.stream.load_state_dict(state, self.sim)
         check_positions("environment state 'position'", self.bank, state["scene"], state["position"], CheckpointError)
+        if self.sim.world is not None:
+            self.sim.world.check_state(state)
         self.task.check_state(state)
         for name, target in live.items():
             target.copy_(state[name])
@@ -513,6 +535,8 @@ class NavEnv(gym.vector.VectorEnv):
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
         sampler, count = self.bank.material_sampler, {"num_randomizations": self._num_randomizations}
         kept = {name: tensor for source in self.sources.values() for name, tensor in source.state.items()}
+        if self.sim.world is not None:
+            tensors |= self.sim.world.state
         return {**tensors, **({} if sampler is None else count), **kept, "seed": self.sim.sampling.seed}
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
@@ -523,6 +547,7 @@ class NavEnv(gym.vector.VectorEnv):
             "scene": (0, self.bank.num_scenes - 1), "position": FINITE, "heading": FINITE, "start": FINITE,
             "start_heading": FINITE, "tilt": FINITE, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
             "episode": (-1, count[1]), "num_randomizations": count, **self.task.ranges, **kept,
+            **(self.sim.world.ranges if self.sim.world is not None else {}),
         }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:

@@ -16,10 +16,11 @@ from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.pose import point_at, squared_distance, store_point, wrapped
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.navmesh.step import try_step
-from batchnav.runtime.kernels.arrays import check_tensor
+from batchnav.runtime.kernels.arrays import check_tensor, record_type
 from batchnav.runtime.kernels.decorators import device_function, lean_function
 from batchnav.runtime.kernels.rng import ACTUATION, normal_quantile, step_uniforms
 from batchnav.sim.episodes import SamplingState, agent_number
+from batchnav.sim.others import Others, others_of, step_among
 
 # Velocity control: an agent commands a linear and an angular speed at every step, as with Habitat's `VelocityAction`
 
@@ -297,6 +298,10 @@ class Body(NamedTuple):
         )  # fmt: skip
 
 
+BodyAmongOthers: Any = record_type("BodyAmongOthers", (*Body._fields, *Others._fields), __name__)
+"""`Body` in worlds with people or several robots: its fields and those of `Others`."""
+
+
 class Bodies(NamedTuple):
     """Every agent's body in its running episode. The simulator owns it; renderers, tasks and sensors read it."""
 
@@ -430,10 +435,12 @@ def _move(i, actions, nav, body, scratch, row, bodies_out):
         moves, end = _move_by_velocity(i, actions, body, bodies_out)
     if not moves:
         return np.float32(0.0), np.float32(0.0)
-    point = point_at(i, bodies_out.position)
-    reached = try_step(nav, bodies_out.scene[i], point, end, body.sliding, scratch, row)
-    store_point(i, reached, bodies_out.position)
-    return squared_distance(point, reached), level_squared_distance(point, end)
+    point, scene = point_at(i, bodies_out.position), bodies_out.scene[i]
+    reached = try_step(nav, scene, point, end, body.sliding, scratch, row)
+    stopped = step_among(i, point, reached, others_of(body), nav, scene, scratch, row)
+    store_point(i, stopped, bodies_out.position)
+    lost = squared_distance(point, reached) - squared_distance(point, stopped)  # by others: no collision with a wall
+    return squared_distance(point, stopped), level_squared_distance(point, end) - lost
 
 
 @lean_function

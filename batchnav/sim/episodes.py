@@ -48,6 +48,13 @@ class SamplingState(NamedTuple):
         seeds, firsts = (torch.full((1,), value, dtype=torch.int64, device=device) for value in (seed, first_agent))
         return cls(seeds, torch.from_numpy(ranges).to(device), firsts)
 
+    def share_scenes(self, agents: int, num_scenes: int) -> None:
+        """Give each group of this many neighbouring agents one scene, for worlds of several robots."""
+        worlds = len(self.scene_ranges) // agents
+        scenes = np.arange(worlds, dtype=np.int64) * num_scenes // worlds
+        self.scene_ranges[:, 0] = torch.from_numpy(np.repeat(scenes, agents)).to(self.scene_ranges)
+        self.scene_ranges[:, 1] = 1
+
 
 class SamplingQueue(NamedTuple):
     """Queue of agents whose next episode must be sampled."""

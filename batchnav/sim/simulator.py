@@ -1,8 +1,10 @@
 """`Simulator`: the order of the parts of a step, and the CUDA streams that they run on. The task defines the parts.
 
+(world)           people walk, where a world has them: `world/world.py`
 advance           the action moves, turns or tilts the body; walls stop it or let it slide; episodes end
 score             reward and metrics
 begin_episodes    agents whose episode ended begin the next one, which was sampled ahead
+(world)           worlds whose first agent began an episode get new people
 sample_episodes   agents that began an episode: sample the one after it
 
 On CUDA, scoring takes as long as the longest path search of any agent, and rendering needs neither reward nor metrics.
@@ -51,6 +53,8 @@ class Simulator:
         make_task: makes the task (`batchnav.types.Task`) of this simulator; it may keep the simulator's tensors.
         seed: seed of the sampled episodes, from 0 to 2^63 - 1.
         first_env: number of this process's first environment among the environments of all processes.
+        make_world: makes who is in the worlds besides their robots (`batchnav.world.world.World`), before the task;
+            None: each robot is alone.
 
     ArgumentError where num_envs, seed or first_env is out of range.
     """
@@ -63,6 +67,7 @@ class Simulator:
         make_task: Callable[[Simulator], Any],
         seed: int = 0,
         first_env: int = 0,
+        make_world: Callable[[Simulator], Any] | None = None,
     ):
         num_envs, seed = check_int("num_envs", num_envs, 1, MAX_ENVS), check_seed(seed)
         check_int("first_env", first_env, 0, MAX_NUMBER - num_envs)
@@ -71,6 +76,9 @@ class Simulator:
         self.queue = SamplingQueue.empty(num_envs, self.device)
         self.sampling = SamplingState.of(seed, num_envs, bank.num_scenes, self.device, first_env)
         self.body_config, self.body = body, view(Body.of(body, self.sampling))
+        self.world: Any = None if make_world is None else make_world(self)
+        if self.world is not None:
+            self.body = self.world.body_among_others(self.body)
         self._host_error_flags, self.error_flags = host_flag(self.device, 2)
         """i32 [2], see BAD_ACTION: the host's view and the kernels' view of the same memory."""
         self.chunks = min(num_envs, num_threads() * CHUNKS_PER_THREAD)
@@ -144,15 +152,21 @@ class Simulator:
         self.body_config.check_actions(actions, self.num_envs, self.device)
         actions = actions.contiguous()  # kernels are compiled for contiguous arrays
         if self.device.type == "cpu":
+            self._move_people()
             self.task.advance(actions)
             self.task.score()
             return
         self.finish()
+        self._move_people()
         self.task.advance(actions)
         self._score_stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self._score_stream):
             self.task.score()
         self._scoring = True
+
+    def _move_people(self) -> None:
+        if self.world is not None:
+            self.world.advance()
 
     def reset_done(self) -> None:
         """Begin the next episode of agents that are done."""
@@ -185,6 +199,8 @@ class Simulator:
         """Begin episodes, and sample the ones that follow them: on CUDA on a stream of their own."""
         self._await_sampling()
         self.task.begin_episodes(all_agents)
+        if self.world is not None:
+            self.world.begin(all_agents)
         if self.device.type == "cpu":
             self._sample()
             return

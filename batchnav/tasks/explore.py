@@ -24,14 +24,13 @@ from batchnav.geometry.polygon import ZERO
 from batchnav.geometry.pose import point_at
 from batchnav.navmesh.data import polygon_size, polygon_vertex, scene_polygons
 from batchnav.navmesh.locate import nearest_polygon
-from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.arrays import record_type, view
 from batchnav.runtime.kernels.decorators import cuda, exact_cuda_kernel, inline_function, lean_function
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.sim.simulator import NO_EPISODE, Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.goal_free import ProgressTask, progress_metrics, score_progress
-from batchnav.tasks.task import record_type
 from batchnav.types import Metric
 
 WARP = 32

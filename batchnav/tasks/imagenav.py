@@ -18,7 +18,7 @@ from batchnav.config import bounded
 from batchnav.errors import ConfigError
 from batchnav.geometry.pose import angle_between
 from batchnav.navmesh.heap import SEARCH_BLOCK
-from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.arrays import record_type, view
 from batchnav.runtime.kernels.launch import Kernel, kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.sim.episodes import GOAL_DRAW, agent_number
@@ -33,7 +33,7 @@ from batchnav.tasks.goal_task import (
     faces_goal,
     record_score,
 )
-from batchnav.tasks.task import Field, record_type
+from batchnav.tasks.task import Field
 from batchnav.types import Metric
 
 IMAGEGOAL = "imagegoal"

@@ -22,7 +22,7 @@ from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
 from batchnav.observation import ObservationSource, Spec, TaskObservation
-from batchnav.runtime.kernels.arrays import check_tensor, view
+from batchnav.runtime.kernels.arrays import check_tensor, record_type, view
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.launch import Kernel, kernel
 from batchnav.runtime.kernels.rng import uniform4
@@ -42,7 +42,7 @@ from batchnav.tasks.episode_sampling import (
 )
 from batchnav.tasks.formulas import spl, step_reward
 from batchnav.tasks.goal_task import METRIC_SPECS, GoalParameters, GoalTask, GoalTaskConfig, record_score
-from batchnav.tasks.task import Field, record_type, refuse_where
+from batchnav.tasks.task import Field, refuse_where
 from batchnav.types import Metric
 
 HM3D = ("chair", "bed", "plant", "toilet", "tv_monitor", "sofa")

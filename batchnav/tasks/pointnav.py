@@ -37,7 +37,7 @@ class PointNav(GoalTask):
 
     Config = PointNavConfig
     title = "PointGoal"
-    reference_agents = (
+    reference_agents: tuple[str, ...] = (
         "random", "forward", "greedy", "map_planner", "map_planner_anticipation", "shortest_path",
     )  # fmt: skip
 

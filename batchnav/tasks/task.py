@@ -6,7 +6,6 @@ next one that is sampled ahead, and the transition of a step; also the valid ran
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,7 +14,7 @@ import torch
 
 from batchnav.errors import CheckpointError
 from batchnav.observation import ObservationSource
-from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.arrays import record_type, view
 from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.intrinsics import copy_fields
 from batchnav.runtime.kernels.launch import Kernel
@@ -59,11 +58,6 @@ COMMON_FIELDS = {
 """Fields of all tasks."""
 
 
-def record_type(name: str, fields: Iterable[str], module: str) -> Any:
-    """A NamedTuple class whose fields are known at run time only; `module` is the one that defines it, for pickling."""
-    return namedtuple(name, tuple(fields), module=module)
-
-
 class BatchTask:
     """A `batchnav.types.Task`, for the N agents of a simulator.
 
@@ -80,6 +74,8 @@ class BatchTask:
     reference_agents: tuple[str, ...] = ("random", "forward")
     metric_specs: tuple[Metric, ...] = ()
     goal_images: Mapping[str, str] = {}
+    among_people: bool = False
+    """True where the simulator always has a world of people, though nobody may be in it."""
     fields: ClassVar[dict[str, Field]] = COMMON_FIELDS
     """Tensors of a running episode, by name."""
     body_fields: ClassVar[tuple[str, ...]] = ("scene", "position", "heading", "path_length", "collisions", "steps")

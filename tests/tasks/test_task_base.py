@@ -32,9 +32,17 @@ def make(task, **options):
     return NavEnv([scene], N, "cpu", task=task, **{**size, **OPTIONS.get(task, {}), **options})
 
 
+WORLDS = {"people": {"people": (1, 3)}, "robots": {"people": (1, 3), "agents_per_world": N}}
+"""Worlds in which kernels of a step have further arguments, and kernels of their own."""
+
+
 @pytest.mark.parametrize(
-    ("task", "control"), [*((task, "v0") for task in TASKS), ("pointnav", "velocity"), ("flee", "velocity")]
-)
+    ("task", "control"),
+    [
+        *((task, "v0") for task in TASKS), ("pointnav", "velocity"), ("flee", "velocity"),
+        *(("pointnav", world) for world in WORLDS),
+    ],
+)  # fmt: skip
 def test_kernels_compile_for_the_gpu(task, control, monkeypatch, compile_ptx):
     bound, bind = [], Kernel.bind
 
@@ -43,7 +51,7 @@ def test_kernels_compile_for_the_gpu(task, control, monkeypatch, compile_ptx):
         return bind(kernel, items, *args, **options)
 
     monkeypatch.setattr(Kernel, "bind", recorded)
-    make(task, control=control)
+    make(task, **WORLDS.get(control, {"control": control}))
     assert len(bound) >= 4
     for kernel, items, args in bound:
         if (kernel, control) in COMPILED:

@@ -41,7 +41,6 @@ OTHER_TASKS = {
     "question": "embodied question answering",
     "rigid_objs": "rearrangement",
     "target_receptacles": "rearrangement",
-    "human_num": "Social-HM3D (people that move)",
 }
 """Keys of files, episodes, goals or `info` of other tasks, with the task; PointNav episodes have none of them."""
 _NRNS_DISTANCE = "length_shortest"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import types as types_module
+from collections import namedtuple
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,11 @@ import torch
 
 from batchnav.errors import ArgumentError
 from batchnav.runtime.kernels.decorators import cuda
+
+
+def record_type(name: str, fields: Iterable[str], module: str) -> Any:
+    """A NamedTuple class whose fields are known at run time only; `module` is the one that defines it, for pickling."""
+    return namedtuple(name, tuple(fields), module=module)
 
 
 def view(value: Any) -> Any:

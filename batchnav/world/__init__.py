@@ -1,0 +1,1 @@
+"""People and standing objects: state, walking, avoidance of each other, and where robots meet them."""
