@@ -107,7 +107,6 @@ BAD_EPISODES = {
     "ObjectNav goal": (example(goals=[{"position": [0, 0, 0], "object_id": 1}]), "ObjectNav, expected those of PointN"),
     "an instruction": (example(instruction={"text": "go"}), "expected those of PointNav"),
     "rearrangement": (example(rigid_objs=[]), "rearrangement, expected those of .*; add a format of your own"),
-    "people": (example(info={"human_num": 2}), "'info': field 'human_num': found episodes of Social-HM3D"),
     "a sequence": (example(tasks=[["chair", "object", None]]), "'tasks': found episodes of GOAT-Bench"),
     "objects in turn": (example(object_index=0), "'object_index': found episodes of MultiON"),
 }  # fmt: skip
