@@ -244,7 +244,7 @@ class NavEnv(gym.vector.VectorEnv):
         )
         """Input of the observation sources: cameras, images and shared results of the current step."""
         if (world := self.sim.world) is not None:
-            getattr(self, "show_bodies", lambda *a: None)(world.drawn, world.world_index, world.own_body)
+            self.frame.show_bodies(world.drawn, world.world_index, world.own_body)
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:
