@@ -1,5 +1,6 @@
 # Each command creates the virtual environment that it needs.
 #   make train   train a PointGoal agent on procedural houses, evaluate it, write a report to runs/pointnav/report
+#   make viewer  add the packages of an extra: viewer, export, video, adapters, collada, draco or basisu
 #   make test    run the tests
 #   make plain   run the tests of small kernels as plain Python, which checks every index
 #   make lint    style, import contracts, types, tables of results, sizes of files, and the checks of .ci
@@ -24,11 +25,17 @@ OUT ?= runs/pointnav
 SEED ?= 0
 N ?= 10000
 
-.PHONY: train test plain lint docs fuzz
+EXTRAS := viewer export video adapters collada draco basisu
+
+.PHONY: train test plain lint docs fuzz $(EXTRAS)
 
 train: $(VENV)/.installed
 	$(RUN) -m batchnav train --config $(CONFIG) --out $(OUT) --seed $(SEED)
 	$(RUN) -m batchnav evaluate $(OUT) --split val --out $(OUT)/report --report
+
+# The installation stays editable.
+$(EXTRAS): $(VENV)/.installed
+	$(INSTALL) --editable '.[$@]'
 
 test: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist loadfile $(PYTEST)

@@ -3,14 +3,17 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
 import tyro
 
+import batchnav
 from batchnav.cli import evaluate, train
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.learning import ALGORITHMS
@@ -146,3 +149,56 @@ def test_blocks_name_a_known_language_and_known_needs(page):
 
 def test_readme_has_at_most_150_lines():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+EXTRA = re.compile(r"^(?:make ([a-z]+)|pip install (.*\.\[[a-z,]+\].*?))\s*(?:#.*)?$", re.MULTILINE)
+"""A line that adds an extra to a checkout: a target of make, or a command of pip."""
+
+
+def extras_of_pages() -> list[str]:
+    """Commands of all pages that add an extra to a checkout, each once."""
+    text = "\n".join(block.text for page in PAGES for block in blocks(page) if block.language == "sh")
+    return sorted({match[0].partition("#")[0].strip() for match in EXTRA.finditer(text) if match[2]} | {"make viewer"})
+
+
+@pytest.mark.slow
+def test_extras_keep_the_installation_of_make_train(tmp_path):
+    """After an editable installation, as that of `make train`, each page's command leaves batchnav in the checkout.
+
+    Packages are not downloaded: pip installs batchnav alone, in an environment that finds those of this one.
+    """
+    checkout, here = tmp_path / "checkout", Path(batchnav.__file__).parents[1]
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=here, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if name.startswith(("batchnav/", "assets/", "configs/")) or "/" not in name:
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            (checkout / name).symlink_to(here / name) if name.endswith(".safetensors") else shutil.copy(
+                here / name, checkout / name
+            )
+    venv.create(checkout / ".venv", with_pip=True)
+    python = checkout / ".venv" / "bin" / "python"
+    (site,) = (checkout / ".venv").glob("lib/python*/site-packages")
+    (site / "others.pth").write_text("\n".join(each for each in sys.path if each.endswith("site-packages")))
+    env = os.environ | {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PYTHONPATH": ""}
+    env |= {"PATH": f"{python.parent}{os.pathsep}{env['PATH']}", "PIP_CONSTRAINT": "", "PIP_BUILD_CONSTRAINT": ""}
+
+    def shell(command, folder=checkout):
+        done = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    shell(f"{python} -m pip install --quiet --editable . && touch .venv/.installed")
+    commands = extras_of_pages()
+    assert "pip install -e '.[viewer]'" in commands and len(commands) >= 4
+    for command in commands:
+        shell(command)
+        where = shell(f"{python} -c 'import batchnav; print(batchnav.__file__)'", tmp_path)
+        assert where.strip() == str(checkout / "batchnav" / "__init__.py"), command
+
+
+def test_pages_add_extras_by_targets_of_the_makefile():
+    """`make viewer` and the others exist, and install an editable checkout."""
+    for page in PAGES:
+        for name in re.findall(r"`?make (viewer|export|video|adapters|collada|draco|basisu)\b", page.read_text()):
+            done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True)
+            assert f"--editable '.[{name}]'" in done.stdout, (page, done.stderr)

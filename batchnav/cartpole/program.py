@@ -1,25 +1,30 @@
 """Train CartPole: the complete program of `batchnav train cartpole`.
 
 The algorithm, PPO unless the configuration names another, alternates between rollouts in all environments and updates
-that increase the probability of actions with positive advantage.
+that increase the probability of actions with positive advantage. The program writes the policy and its learning curve.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.physics import MAX_STEPS
+from batchnav.cartpole.torch_env import TorchCartPoleEnv
 from batchnav.config import CHOICES, bounded, chosen_settings, load_config, sectioned
+from batchnav.errors import BatchnavError
 from batchnav.learning import ALGORITHMS, LearnerConfig
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import PolicyConfig
-from batchnav.runtime.bundled import find_config
+from batchnav.policy.weights import save_policy
+from batchnav.runtime.bundled import WEIGHTS, find_config
 from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files import replacing
 
 # Mean return of a CartPole policy
 
@@ -70,12 +75,24 @@ class CartPoleRun:
         return settings
 
 
-def train(run: CartPoleRun) -> float:
-    """Train until CartPole is solved or `total_frames` are done. Returns the mean return of 100 new episodes."""
+BACKENDS: dict[str, type[CartPoleEnv]] = {"kernels": CartPoleEnv, "torch": TorchCartPoleEnv}
+"""Implementations of the environment by name: compiled kernels on the CPU and on CUDA, and PyTorch operations."""
+
+
+def train(run: CartPoleRun, backend: str = "kernels", out: Path | None = None) -> float:
+    """Train until CartPole is solved or `total_frames` are done. Returns the mean return of 100 new episodes.
+
+    Args:
+        run: the configuration.
+        backend: a name in `BACKENDS`.
+        out: folder for the policy (`policy.safetensors`), the learning curve (`curve.csv`) and its plot (`curve.png`);
+            None: nothing is written.
+    """
     torch.set_num_threads(1)  # small batches gain nothing from more threads
     torch.manual_seed(run.seed)  # the initial weights
-    env = CartPoleEnv(run.learner.num_envs, resolve_device(run.device), run.seed)
+    env = BACKENDS[backend](run.learner.num_envs, resolve_device(run.device), run.seed)
     test_env, score, seconds = CartPoleEnv(100, env.device, run.seed + 1), 0.0, 0.0
+    curve: list[tuple[int, float]] = []
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     learner = ALGORITHMS[run.algorithm](policy, env, run.learner, run.seed)
     while learner.frames < run.learner.total_frames and score < SOLVED:
@@ -83,9 +100,29 @@ def train(run: CartPoleRun) -> float:
         learner.update(run.learner.progress(learner.frames)).read()  # `read` waits for the device
         seconds, score = seconds + time.perf_counter() - begin, mean_return(policy, test_env)
         print(f"{learner.frames:>12,} frames  {seconds:6.2f} s of training  mean return {score:5.1f}", flush=True)
+        curve.append((learner.frames, score))
+    if out is not None:
+        info = {"task": "cartpole", "frames": learner.frames, "seed": run.seed, "mean_return": score}
+        save_policy(policy, out / WEIGHTS, info)
+        write_curve(curve, out)
     return score
 
 
-def is_solved(config: str) -> bool:
+def write_curve(curve: list[tuple[int, float]], out: Path) -> None:
+    """Write frames and mean returns as a table and as a plot."""
+    from matplotlib.figure import Figure
+
+    with replacing(out / "curve.csv", BatchnavError) as part:
+        part.write_text("".join(["frames,mean_return\n", *(f"{frames},{score:.1f}\n" for frames, score in curve)]))
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(*zip(*curve, strict=True))
+    axes.axhline(SOLVED, color="0.6", linestyle="--")
+    axes.set(xlabel="frames", ylabel="mean return of 100 episodes", ylim=(0, MAX_STEPS))
+    with replacing(out / "curve.png", BatchnavError) as part:
+        figure.savefig(part, format="png", dpi=120)
+
+
+def is_solved(config: str, backend: str = "kernels", out: Path | None = None) -> bool:
     """Train with a configuration (a YAML file or a bundled name). True if CartPole is solved."""
-    return train(load_config(find_config(config), CartPoleRun)) >= SOLVED
+    return train(load_config(find_config(config), CartPoleRun), backend, out) >= SOLVED

@@ -53,7 +53,7 @@ COMMANDS = {
     "export": Command(
         "POLICY --out FILE.onnx ...", "write a policy for a robot: ONNX file and its description", "no file was written"
     ),
-    "doctor": Command("", "check this machine: devices, renderers, missing packages"),
+    "doctor": Command("[--config NAME]", "check this machine: devices, renderers, missing packages"),
 }
 """Commands by name. The module `batchnav.cli.NAME` has a function `command(arguments)`."""
 SLOW = ("train", "evaluate", "view", "bench", "export")
@@ -171,7 +171,7 @@ def usage() -> str:
             "  batchnav --version",
             "",
             "option of every command: --import MODULE_OR_FILE, repeatable: a module of your own to import first, which",
-            "registers tasks, sensors, encoders, memories or algorithms by name",
+            "registers tasks, sensors, encoders, memories, algorithms, scene sources or episode formats by name",
             "options of a command: batchnav train --help, batchnav data list --help",
         ]
     )

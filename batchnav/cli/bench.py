@@ -12,7 +12,7 @@ from pathlib import Path
 from batchnav.bench import options
 from batchnav.cli.console import check_options, show
 from batchnav.runtime.command_line import parse_options
-from batchnav.runtime.console import next_command
+from batchnav.runtime.console import new_run, next_command
 
 SUBCOMMANDS = {
     "render": "renderers, frames per second",
@@ -43,7 +43,8 @@ def command(arguments: Sequence[str]) -> None:
     check_options(found)
     importlib.import_module(f"batchnav.bench.{name}").main(found)  # imports PyTorch, which `--help` does not need
     if name in NEXT and os.environ.get("RANK", "0") == "0" and not getattr(found, "json", False):
-        show(next_command(*NEXT[name], "--device", found.device))
+        out = new_run() if name == "train" else ()
+        show(next_command(*NEXT[name], "--device", found.device, *out))
 
 
 def bench_options(name: str) -> type:

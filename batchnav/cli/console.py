@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.table import Table
 
@@ -15,6 +16,9 @@ from batchnav.errors import ArgumentError, BatchnavError, printable
 from batchnav.runtime.checks import check_int, check_number
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import terminal
+
+if TYPE_CHECKING:
+    from batchnav.data.formats import EpisodeDataset
 
 T = TypeVar("T")
 
@@ -74,3 +78,23 @@ def run(kind: type[T], main: Callable[[T], object], description: str | None) -> 
         sys.exit(f"error: {error}")
     except KeyboardInterrupt as error:
         end_interrupted(str(error))
+
+
+def part_of(options: Any) -> Callable[[EpisodeDataset], EpisodeDataset]:
+    """A function that gives the episodes of a file that the options of `evaluate` or `view` choose."""
+    from batchnav.data.play import part_to_play
+
+    chosen = options.content_scenes, options.skip_missing
+    return lambda dataset: part_to_play(dataset, options.scenes_dir, *chosen)
+
+
+_RENAMED = {"--no-sample": "--deterministic"}
+"""Options of the previous minor version, with their names of today."""
+
+
+def renamed(arguments: Sequence[str]) -> list[str]:
+    """A command line with the options' names of today; former names are logged as a warning."""
+    for word in arguments:
+        if word in _RENAMED:
+            logging.getLogger(__name__).warning("%s: this option is now %s", word, _RENAMED[word])
+    return [_RENAMED.get(word, word) for word in arguments]

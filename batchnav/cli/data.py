@@ -18,7 +18,7 @@ from batchnav.data.files import SCENES_DIR
 from batchnav.errors import ArgumentError, EpisodeError, few
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.command_line import call_subcommand
-from batchnav.runtime.console import next_command, number_of
+from batchnav.runtime.console import new_run, next_command, number_of
 from batchnav.runtime.files import check_target, check_writable
 from batchnav.scene.axes import Up
 
@@ -48,6 +48,8 @@ def make_episodes(
     labels: str | None = None,
     people: str = "",
     device: str = "auto",
+    agent_radius: float | None = None,
+    agent_height: float | None = None,
 ) -> None:
     """Generate episodes with the rules of Habitat's generators.
 
@@ -69,6 +71,9 @@ def make_episodes(
             all; default: the preset's, or hm3d.
         people: number of people of an episode, such as 3 or 1-6; default: the preset's, else 1-6 for socialnav alone.
         device: device that renders objects, for objectnav and instance_imagenav: auto, cpu or cuda.
+        agent_radius: radius of the body that the navmesh is for, metres; default: the preset's, or navmeshes as they
+            are.
+        agent_height: height of the body that the navmesh is for, metres.
     """
     from batchnav.data.formats import FORMATS
     from batchnav.data.formats.dataset import check_content
@@ -82,13 +87,14 @@ def make_episodes(
     check_seed(seed)
     check_target(out, EpisodeError)
     given = {name: value for name, value in (("rules", rules), ("labels", labels)) if value is not None}
-    config = nav_config(preset, given, task)
+    body = _body_options(agent_radius, agent_height)
+    config = nav_config(preset, given | body, task)
     kind, world = kind_of(task), _people(people, config, task)
     if not out.name.endswith(suffix := FORMATS[kind.format].suffix):
         raise EpisodeError(f"{out}: found another suffix, expected {suffix}")
     if not (content and out.exists()):
         check_content(out)  # raises before episodes are generated
-    settings = config.body.navmesh if preset else None
+    settings = config.body.navmesh if preset or body else None
     with interrupted_with(lambda: f"{out} was not written"):
         configs = _configs(scenes, split)
         loaded = (scene for name in scenes for scene in _scenes(name, split, settings, kind.needs_ids))
@@ -104,7 +110,7 @@ def make_episodes(
         dataset.with_episodes(episodes).save(out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
     played_as = ("--task", task) if preset is None else ("--preset", preset)
-    evaluate = "batchnav", "evaluate", "shortest_path", *played_as, "--episodes", out
+    evaluate = "batchnav", "evaluate", "shortest_path", *played_as, *_words(body), "--episodes", out
     show(next_command("evaluate an agent on them", *evaluate))
 
 
@@ -135,6 +141,25 @@ def _with_people(dataset: Any, scenes: Sequence[Any], world: Any, body: Any, see
     return dataset.with_episodes(
         episode for name, group in groups for episode in with_people(group, by_name[name], world, body, seed)
     )
+
+
+def _body_options(agent_radius: float | None, agent_height: float | None) -> dict[str, float]:
+    """Those of the two fields of a body that are given."""
+    given = {"agent_radius": agent_radius, "agent_height": agent_height}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _navmesh_settings(agent_radius: float | None, agent_height: float | None) -> NavMeshSettings | None:
+    """Bake settings for a body; None where neither is given. ConfigError for values that no body has."""
+    from batchnav.envs.config import NavConfig, with_body
+
+    given = _body_options(agent_radius, agent_height)
+    return with_body(NavConfig(), agent_radius, agent_height).body.navmesh if given else None
+
+
+def _words(body: Mapping[str, float], section: str = "") -> list[object]:
+    """Words of a command line that set fields of a body, which are options of a section of the configuration."""
+    return [word for name, value in body.items() for word in (f"--{section}{name.replace('_', '-')}", value)]
 
 
 def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
@@ -267,6 +292,8 @@ def import_data(
     split: str = "train",
     sizes: Path | None = None,
     models: tuple[Path, ...] = (),
+    agent_radius: float | None = None,
+    agent_height: float | None = None,
 ) -> None:
     """Make prepared scenes from your own scans, ROS maps, Gazebo worlds, Habitat's files or ProcTHOR houses.
 
@@ -283,6 +310,9 @@ def import_data(
         split: split of a dataset.
         sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of SOURCE.
         models: folders of models of a Gazebo world, besides those of GAZEBO_MODEL_PATH and GZ_SIM_RESOURCE_PATH.
+        agent_radius: radius of the body that navmeshes are baked for, metres; default: navmesh files as they are, else
+            0.1.
+        agent_height: height of the body that navmeshes are baked for, metres; default: 1.5.
     """
     from batchnav.data.gazebo import SUFFIXES
     from batchnav.data.procthor import import_houses
@@ -291,6 +321,7 @@ def import_data(
     from batchnav.data.scenes.prepared import prepare
 
     check_writable(out, ArgumentError)
+    settings = _navmesh_settings(agent_radius, agent_height)
     if _is_procthor(source):
         sources, unknown = import_houses(source, sizes or source.with_name("asset_bbox.json"), out)
         for line in str(unknown).splitlines():
@@ -300,26 +331,39 @@ def import_data(
     else:
         sources = find_sources(source, split, frame_of(up))
     how: dict[str, Any] = {"scale": scale, "flip": flip, "two_sided": two_sided, "islands": islands}
-    _report(prepare([each.adjusted(**how) for each in sources], out, describe=True))
-    show(next_command("train in them", "batchnav", "train", "--scenes.houses", 0, "--scenes.sources", out))
-    episodes = out / "episodes.json.gz"
-    show(next_command("make episodes", "batchnav", "data", "make-episodes", out, "--out", episodes))
+    _report(prepare([each.adjusted(**how) for each in sources], out, describe=True, settings=settings))
+    body = _body_options(agent_radius, agent_height)
+    train = "batchnav", "train", "--scenes.houses", 0, "--scenes.sources", out, *_words(body, "env.body.")
+    show(next_command("train in them", *train, *new_run(out.resolve().name)))
+    make = "batchnav", "data", "make-episodes", out, *_words(body), "--out", out / "episodes.json.gz"
+    show(next_command("make episodes", *make))
 
 
-def prepare_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", out: Path | None = None) -> None:
+def prepare_data(
+    paths: Positional[tuple[Path, ...]],
+    /,
+    split: str = "train",
+    out: Path | None = None,
+    agent_radius: float | None = None,
+    agent_height: float | None = None,
+) -> None:
     """Bake and pack scenes into one fast-loading file each. Repeat the command to continue after an interruption.
 
     Args:
         paths: mesh files, dataset folders or dataset configs.
         split: split of datasets.
         out: folder for the prepared scenes; default: the folder of each mesh, where loading finds them.
+        agent_radius: radius of the body that navmeshes are baked for, metres; default: navmesh files as they are, else
+            0.1.
+        agent_height: height of the body that navmeshes are baked for, metres; default: 1.5.
     """
     from batchnav.data.scenes.datasets import find_sources
     from batchnav.data.scenes.prepared import prepare
 
     if out is not None:
         check_writable(out, ArgumentError)
-    outcomes = prepare([source for path in paths for source in find_sources(path, split)], out)
+    settings = _navmesh_settings(agent_radius, agent_height)
+    outcomes = prepare([source for path in paths for source in find_sources(path, split)], out, settings=settings)
     _report(outcomes)
     if outcomes:
         show(next_command("view the first one", "batchnav", "view", outcomes[0].path))

@@ -12,7 +12,7 @@ from batchnav.cli.console import show
 from batchnav.errors import ArgumentError
 from batchnav.runtime.bundled import find_config
 from batchnav.runtime.command_line import parse_options
-from batchnav.runtime.console import next_command
+from batchnav.runtime.console import new_run, next_command
 
 if TYPE_CHECKING:
     from batchnav.diagnostics.installation import Finding
@@ -31,7 +31,7 @@ def doctor(config: str | None = None) -> None:
     for finding in [*installation(__version__), *_devices(config)]:
         table.add_row(*finding)
     show(table)
-    show(next_command("train an agent", "batchnav", "train", *(("--config", config) if config else ())))
+    show(next_command("train an agent", "batchnav", "train", *(("--config", config) if config else ()), *new_run()))
     if not config:
         show(next_command("predict the memory of a run", "batchnav", "doctor", "--config", "pointnav_waypoint_cpu"))
 

@@ -21,7 +21,7 @@ from typing import Literal
 
 import tyro
 
-from batchnav.cli.console import check_options
+from batchnav.cli.console import check_options, renamed
 from batchnav.config import bounded
 from batchnav.data.files import SCENES_DIR
 from batchnav.errors import ArgumentError
@@ -50,20 +50,29 @@ class Options:
     one."""
     scenes_dir: Path = SCENES_DIR
     """Folder that contains the scenes of Habitat's episodes."""
+    content_scenes: tuple[str, ...] = ()
+    """Scenes whose episodes are played, by id or by file name without suffix. Default: all scenes of the file."""
+    skip_missing: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Leave out episodes in scenes whose files are missing, and print their number."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     """Renderer. "auto" times both on a few batches and takes the faster one."""
     num_envs: int = bounded(256, 1, 2**24)
     """Number of environments, at most one per episode."""
-    sample: bool = True
-    """Sample the policy's actions, as Habitat's evaluation does. --no-sample takes the most probable actions."""
+    deterministic: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Take the policy's most probable actions. Default: sample them, as Habitat's evaluation does."""
     seed: int = bounded(0, 0, 2**62)
     """Seed for action sampling."""
     camera_height: float | None = None
     """Height of the main camera above the floor, metres. Default: the height in training."""
     hfov_deg: float | None = None
     """Horizontal field of view of the main camera, degrees. Default: the field of view in training."""
+    agent_radius: float | None = None
+    """Radius of the body, metres; navmeshes of prepared and procedural scenes are baked for it. Default: the radius in
+    training, or that of the preset or task."""
+    agent_height: float | None = None
+    """Height of the body, metres. Default: the height in training, or that of the preset or task."""
     out: Path | None = None
     """Folder for results.json and the report. Default: a subfolder of the policy's folder, or of runs."""
     report: bool = False
@@ -95,7 +104,7 @@ def main(options: Options) -> None:
 
 def parse(arguments: Sequence[str]) -> Options:
     """The options of a command line."""
-    return parse_options(Options, "batchnav evaluate", arguments, __doc__)
+    return parse_options(Options, "batchnav evaluate", renamed(arguments), __doc__)
 
 
 def command(arguments: Sequence[str]) -> None:

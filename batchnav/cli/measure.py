@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchnav.agents.registry import REFERENCE_AGENTS
-from batchnav.cli.console import show
+from batchnav.cli.console import part_of, show
 from batchnav.cli.interrupts import interrupted_with
 from batchnav.config import to_dict
-from batchnav.envs.config import with_camera
+from batchnav.envs.config import with_body, with_camera
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError, few
 from batchnav.evaluation.players import DEFAULT_TASK, Player, ReferencePlayer, find_players, policy_name
@@ -27,14 +27,17 @@ from batchnav.runtime.kernels.precompile import SHORTEST_PATH_KERNELS, precompil
 from batchnav.scene.ros_map import write_map
 from batchnav.tasks import TASKS
 from batchnav.view.topdown import TopDownMap
-from batchnav.view.video import save_gif, save_mp4, video_frames
+from batchnav.view.video import find_av, save_gif, save_mp4, video_frames
 
 if TYPE_CHECKING:
     from batchnav.cli.evaluate import Options
 
 NUM_VIDEOS, VIDEO_MAP_SIZE = 6, 360
 """Number of episodes shown in videos, and the longer side of their maps, pixels."""
-SHARED_WITH_VIEWER = "preset", "scenes_dir", "device", "renderer", "sample"
+SHARED_WITH_VIEWER = (
+    "preset", "scenes_dir", "content_scenes", "skip_missing", "device", "renderer", "deterministic", "agent_radius",
+    "agent_height",
+)  # fmt: skip
 """Options that `batchnav view` has too."""
 MAX_LISTED = 20
 """Number of printed episodes whose file states another distance; results.json has all of them."""
@@ -45,9 +48,14 @@ def measure(options: Options, ranks: Ranks) -> None:
 
     The results of an agent are written as soon as it has played, so an error in a later one does not discard them.
     """
-    players = find_players(options.agents, ranks.device, options.task, options.sample, options.seed, options.preset)
+    if options.videos == "mp4":
+        find_av("--videos mp4")  # raises before the episodes are played
+    players = find_players(
+        options.agents, ranks.device, options.task, options.deterministic, options.seed, options.preset
+    )
     for player in players.values():
         player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
+        player.config = with_body(player.config, options.agent_radius, options.agent_height)
     first = next(iter(players.values()))
     out = options.out or default_folder(options, first.config.task_name)
     if options.maps and not first.config.has_map:
@@ -67,7 +75,15 @@ def measure(options: Options, ranks: Ranks) -> None:
     path = find_episodes(options.episodes) if options.episodes else find_split(options.split, task.episode_file)
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     evaluation = Evaluation(
-        path, ranks.device, first.config, options.num_envs, options.renderer, options.scenes_dir, ranks, fields
+        path,
+        ranks.device,
+        first.config,
+        options.num_envs,
+        options.renderer,
+        options.scenes_dir,
+        ranks,
+        fields,
+        part_of(options),
     )
     for player in compared.values():
         evaluation.check(player)
@@ -135,7 +151,8 @@ def chosen(options: Options, *names: str) -> list[object]:
     for name in names:
         value, option = getattr(options, name), name.replace("_", "-")
         if value != getattr(type(options), name):
-            words += [f"--no-{option}"] if value is False else [f"--{option}", value]
+            values = () if value is True else value if isinstance(value, tuple) else (value,)
+            words += [f"--{option}", *values]
     return words
 
 
@@ -174,6 +191,8 @@ def default_folder(options: Options, task: str = DEFAULT_TASK) -> Path:
     played += "" if options.preset is None else f"_{options.preset}"
     played += "" if options.camera_height is None else f"_{options.camera_height:g}m"
     played += "" if options.hfov_deg is None else f"_{options.hfov_deg:g}deg"
+    played += "" if options.agent_radius is None else f"_radius_{options.agent_radius:g}m"
+    played += "" if options.agent_height is None else f"_tall_{options.agent_height:g}m"
     played_as = played if task == DEFAULT_TASK else f"{task}_{played}"
     if len(words) > 1:
         return Path("runs") / f"compared_{played_as}"

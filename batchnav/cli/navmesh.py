@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
@@ -22,6 +22,10 @@ from batchnav.runtime.command_line import call_subcommand
 from batchnav.runtime.console import next_command, number_of, terminal
 from batchnav.runtime.files import check_target
 from batchnav.scene.axes import Up
+
+if TYPE_CHECKING:
+    from batchnav.data.scenes.asset import Asset
+    from batchnav.navmesh.navmesh import NavMesh
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +46,10 @@ def bake_navmesh(
     scale: float = 1.0,
     settings: Annotated[NavMeshSettings, tyro.conf.arg(name="")],
 ) -> None:
-    """Bake a navmesh from a mesh file. The defaults are Habitat's.
+    """Bake a navmesh from a mesh file, a ROS map, a Gazebo world or a prepared scene. The defaults are Habitat's.
 
     Args:
-        mesh: a mesh file.
+        mesh: the file. Islands that the navmesh of a prepared scene leaves out stay left out.
         out: the .navmesh file to write; default: MESH with the suffix .navmesh.
         up: axis of the mesh file that points up; auto: y.
         flip: reverse the winding of all triangles, for meshes whose faces look outwards or down.
@@ -53,26 +57,52 @@ def bake_navmesh(
         scale: factor from the file's unit to metres; 0.001 for millimetres.
         settings: Habitat's settings, in metres and degrees.
     """
-    from batchnav.data.scenes.asset import Part, oriented_asset
-    from batchnav.data.scenes.orientation import mesh_warnings
-    from batchnav.data.scenes.source import SceneSource
-    from batchnav.scene.scene import bake
+    from batchnav.data.scenes.asset import oriented_asset
 
     out = out or mesh.with_suffix(".navmesh")
     check_target(out, NavMeshError)
     with terminal(stderr=True).status(Text(printable(f"baking {mesh}"))):
         asset = oriented_asset(mesh, up, scale, flip)
-        source = SceneSource(str(mesh), (Part(asset),), two_sided=two_sided)
-        loaded = source.load_mesh(appearance=False)
-        for text in mesh_warnings(loaded, str(mesh), source.frame):
-            log.warning("%s", text)
-        navmesh = bake(source.mesh_to_bake(loaded), str(mesh), settings)
+        is_given = up != "auto" or scale != 1.0 or flip or two_sided
+        navmesh = _bake_scene(mesh, settings, is_given) or _bake_mesh(asset, two_sided, settings)
     navmesh.save(out)
     counts = number_of(navmesh.num_polygons, "polygon"), number_of(navmesh.num_islands, "island")
     show(f"{out}: {navmesh.area:.2f} m², {', '.join(counts)}")
     if settings.radius_note:
         show(f"  {settings.radius_note}")
     show(next_command("plot it", "batchnav", "navmesh", "view", out))
+
+
+def _bake_mesh(asset: Asset, two_sided: bool, settings: NavMeshSettings) -> NavMesh:
+    """The navmesh of a mesh file; suspicious geometry is logged."""
+    from batchnav.data.scenes.asset import Part
+    from batchnav.data.scenes.orientation import mesh_warnings
+    from batchnav.data.scenes.source import SceneSource
+    from batchnav.scene.scene import bake
+
+    name = str(asset.path)
+    source = SceneSource(name, (Part(asset),), two_sided=two_sided)
+    loaded = source.load_mesh(appearance=False)
+    for text in mesh_warnings(loaded, name, source.frame):
+        log.warning("%s", text)
+    return bake(source.mesh_to_bake(loaded), name, settings)
+
+
+def _bake_scene(path: Path, settings: NavMeshSettings, is_oriented: bool) -> NavMesh | None:
+    """The navmesh of a file that holds a whole scene; None for mesh files. ArgumentError where `is_oriented`."""
+    from batchnav.data.scenes.ids import FileRef, parse_scene_id
+    from batchnav.data.scenes.load import load_scene
+    from batchnav.scene.scene import bake, mesh_to_bake, with_rebaked
+
+    ref = parse_scene_id(str(path))
+    if not isinstance(ref, FileRef) or not (ref.is_prepared or ref.load):
+        return None
+    if is_oriented:
+        raise ArgumentError(f"up, scale, flip, two_sided: found one of them for {path}, expected a mesh file")
+    scene = load_scene(path, None if ref.is_prepared else settings, appearance=False)
+    if not ref.is_prepared:
+        return scene.navmesh
+    return with_rebaked(scene, bake(mesh_to_bake(scene), str(path), settings), settings).navmesh
 
 
 def show_info(file: Positional[Path], /) -> None:

@@ -19,7 +19,7 @@ from batchnav.mapping.learn import recorded as batches
 from batchnav.mapping.learn.recorded import RecordedMaps, record, rotation, split_scenes
 from batchnav.mapping.learn.train import NEAR, Schedule, log_losses, path_errors, train
 from batchnav.mapping.predictor import OccupancyNet, load_occupancy
-from batchnav.runtime.console import announce, next_command, number_of, progress_bar
+from batchnav.runtime.console import announce, new_run, next_command, number_of, progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import check_target
 from batchnav.scene.bank import SceneBank
@@ -67,7 +67,7 @@ def main(options: AnticipationOptions) -> None:
         print_measures(network, recorded, validation, options.batch)
     config = "pointnav_waypoint_h200" if device.type == "cuda" else "pointnav_waypoint_cpu"
     train_agent = "batchnav", "train", "--config", config, "--env.map.anticipation", options.out.absolute()
-    show(next_command("train an agent with it", *train_agent))
+    show(next_command("train an agent with it", *train_agent, *new_run()))
 
 
 def record_all(bank: SceneBank, options: AnticipationOptions, generator: torch.Generator) -> RecordedMaps:

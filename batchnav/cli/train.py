@@ -7,15 +7,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from batchnav.config import bounded
-from batchnav.errors import printable
+from batchnav.errors import ArgumentError, printable
 from batchnav.runtime.bundled import CONFIGS
 from batchnav.runtime.command_line import parse_options
-from batchnav.runtime.console import next_command
+from batchnav.runtime.console import new_run, next_command
+from batchnav.runtime.files import check_writable
 from batchnav.training.options import Options
 
 COMMON = {
@@ -47,12 +48,18 @@ class CartPoleOptions:
 
         batchnav train cartpole                             # a few seconds on a CPU
         batchnav train cartpole --config cartpole_h200      # 65,536 environments on a GPU
+        batchnav train cartpole --backend torch             # the environment in PyTorch operations
 
-    The exit status is 1 if the run ends with a lower return.
+    --out receives policy.safetensors, curve.csv and curve.png. The exit status is 1 if the run ends with a lower
+    return.
     """
 
     config: str = "cartpole_cpu"
     """Configuration: a YAML file, or a bundled name, cartpole_cpu or cartpole_h200."""
+    backend: Literal["kernels", "torch"] = "kernels"
+    """Implementation of the environment: compiled kernels, on the CPU or on CUDA, or PyTorch operations."""
+    out: Path = Path("runs/cartpole")
+    """Folder for the policy and its learning curve; a former run's are replaced."""
 
 
 def train_cartpole(arguments: Sequence[str]) -> None:
@@ -60,11 +67,14 @@ def train_cartpole(arguments: Sequence[str]) -> None:
     options = parse_options(CartPoleOptions, "batchnav train cartpole", arguments, inspect.getdoc(CartPoleOptions))
     from batchnav.cartpole.program import is_solved  # imports PyTorch, which `--help` does not need
 
-    if not is_solved(options.config):
+    check_writable(options.out, ArgumentError)
+    solved = is_solved(options.config, options.backend, options.out)
+    print(f"policy and learning curve: {options.out}")
+    if not solved:
         sys.exit(
             f"error: {printable(options.config)}: CartPole is not solved; increase ppo.total_frames or change seed"
         )
-    print(next_command("train a navigation agent", "batchnav", "train"))
+    print(next_command("train a navigation agent", "batchnav", "train", *new_run()))
 
 
 @dataclass(frozen=True)

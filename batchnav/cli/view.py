@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from batchnav.cli.console import show
+from batchnav.cli.console import part_of, renamed, show
 from batchnav.cli.interrupts import STATUS
 from batchnav.data.files import SCENES_DIR
 from batchnav.runtime.command_line import parse_options
@@ -48,12 +48,21 @@ class Options:
     in the scenes."""
     scenes_dir: Path = SCENES_DIR
     """Folder that contains the scenes of Habitat's episodes."""
+    content_scenes: tuple[str, ...] = ()
+    """Scenes whose episodes are shown, by id or by file name without suffix. Default: all scenes of the file."""
+    skip_missing: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Leave out episodes in scenes whose files are missing, and print their number."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     renderer: Literal["raycast", "opengl", "auto"] = "raycast"
     """Renderer. "auto" times both on a few batches and takes the faster one."""
-    sample: bool = True
-    """Sample the policy's actions. --no-sample takes the most probable actions."""
+    deterministic: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Take the policy's most probable actions. Default: sample them, as Habitat's evaluation does."""
+    agent_radius: float | None = None
+    """Radius of the body, metres; navmeshes of prepared and procedural scenes are baked for it. Default: the radius in
+    training, or that of the preset or task."""
+    agent_height: float | None = None
+    """Height of the body, metres. Default: the height in training, or that of the preset or task."""
     host: str = "127.0.0.1"
     """Address of the server. 0.0.0.0 accepts connections from other machines that know the token in the printed
     address."""
@@ -87,8 +96,11 @@ def next_step(options: Options) -> str:
     episodes = () if options.episodes is None else ("--episodes", options.episodes)
     task: tuple[str, ...] = () if options.task in (None, "pointnav") else ("--task", options.task)
     task += () if options.preset is None else ("--preset", options.preset)
+    agent = "shortest_path" if task else "pointnav_waypoint_small"
+    for name in ("agent_radius", "agent_height"):
+        if (value := getattr(options, name)) is not None:
+            task += f"--{name.replace('_', '-')}", f"{value:g}"
     if not options.agents:
-        agent = "shortest_path" if task else "pointnav_waypoint_small"
         words = ("view", *options.scenes, *episodes, *task, *folder, "--agents", agent)
         return next_command("watch an agent in them", "batchnav", *words)
     if episodes:
@@ -100,21 +112,26 @@ def next_step(options: Options) -> str:
 
 def parse(arguments: Sequence[str]) -> Options:
     """The options of a command line."""
-    return parse_options(Options, "batchnav view", arguments, __doc__)
+    return parse_options(Options, "batchnav view", renamed(arguments), __doc__)
 
 
 def session_of(options: Options) -> Session:
     """The viewer's session: scenes, episodes and agents."""
+    from batchnav.envs.config import with_body
     from batchnav.evaluation.players import environment_of, find_players
     from batchnav.runtime.bundled import find_episodes
     from batchnav.runtime.device import resolve_device
     from batchnav.view.viewer.session import open_session
 
     device = resolve_device(options.device)
+    body = options.agent_radius, options.agent_height
     players, config = {}, None
     if options.agents:
-        players = find_players(options.agents, device, options.task, options.sample, preset=options.preset)
+        players = find_players(options.agents, device, options.task, options.deterministic, preset=options.preset)
+        for player in players.values():
+            player.config = with_body(player.config, *body)
     else:
-        config = environment_of(options.task, options.preset)
+        config = with_body(environment_of(options.task, options.preset), *body)
     path = None if options.episodes is None else find_episodes(options.episodes)
-    return open_session(options.scenes, path, players, device, options.renderer, options.scenes_dir, config)
+    where = options.renderer, options.scenes_dir
+    return open_session(options.scenes, path, players, device, *where, config, part_of(options))

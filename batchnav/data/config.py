@@ -19,10 +19,15 @@ class ScenesConfig:
     """Seed of the first procedural house; the others have the next seeds. All must be training seeds (0 to 99,999);
     name other houses in `sources`, for example "house:100003"."""
     sources: tuple[str, ...] = ()
-    """Further scenes: mesh files (with a `.navmesh` of the same name, else one is baked), folders of prepared scenes,
-    scene ids, and ranges of them, for example "hall:0-255" (`data.scenes.ids.scene_ids`)."""
+    """Further scenes: mesh files (with a `.navmesh` of the same name, else one is baked), ROS maps, Gazebo worlds,
+    folders of prepared scenes, scene ids, and ranges of them, for example "hall:0-255"
+    (`data.scenes.ids.scene_ids`)."""
     episodes: str = ""
     """Episode file (`.json.gz`) to train on, in shuffled order; its scenes replace all others."""
+    content_scenes: tuple[str, ...] = ()
+    """Scenes of the episode file to train in, by id or by file name without suffix. Empty: all."""
+    skip_missing: bool = False
+    """Leave out episodes in scenes whose files are missing. False: they are an error."""
     resident_scenes: int = bounded(0, 0, 100_000)
     """Number of scenes in device memory at a time; further scenes are streamed in. 0: all scenes stay in memory."""
     gigabytes: float = bounded(0.0, 0.0, 1e6)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from batchnav.data.episodes import Episode, group_by_scene, in_scene_frames
+from batchnav.data.episodes import Episode, group_by_scene, in_scene_frames, scene_name
 from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import EpisodeDataset
 from batchnav.data.goals import GOALS, kind_of
-from batchnav.data.scenes.load import load_all, located
-from batchnav.errors import EpisodeError, MeshError, NavMeshError
+from batchnav.data.scenes.load import load_all, located, missing_scene
+from batchnav.errors import EpisodeError, MeshError, NavMeshError, few
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console import number_of
 from batchnav.scene.images import AppearanceConfig
@@ -66,9 +66,61 @@ def load_played_scenes(
         if kind.lacks_goals(dataset):
             appearance = appearance or True  # view points are made from the ids of objects
         ids = played_scene_ids(dataset.episodes, scenes_dir)
+        check_present(ids, scenes_dir)
         found = load_all(ids.values(), settings, appearance, scenes_dir)
         scenes = [scene._replace(name=name) for scene, name in zip(found, ids, strict=True)]
         return kind.with_goals_of(dataset, scenes, device)
+
+
+def check_present(ids: Mapping[str, str], scenes_dir: str | Path) -> None:
+    """MeshError where files of scenes are missing, with their number; `ids` as of `played_scene_ids`."""
+    problems = [problem for found in ids.values() if (problem := missing_scene(found, scenes_dir))]
+    if problems:
+        more = "" if len(ids) == 1 else (
+            f"; {len(problems)} of {number_of(len(ids), 'scene')} are missing: --skip-missing plays the others, "
+            "--content-scenes names those to play (data.play.part_to_play)"
+        )  # fmt: skip
+        raise MeshError(problems[0] + more)
+
+
+def part_to_play(
+    dataset: EpisodeDataset,
+    scenes_dir: str | Path = SCENES_DIR,
+    content_scenes: Collection[str] = (),
+    skip_missing: bool = False,
+) -> EpisodeDataset:
+    """The episodes of a dataset in some of its scenes. What is left out because scenes are missing is logged.
+
+    Args:
+        dataset: the episodes.
+        scenes_dir: folder of Habitat's scenes.
+        content_scenes: names of scenes, as Habitat's `content_scenes`: scene ids, or file names without suffixes; empty
+            for all scenes.
+        skip_missing: leave out the episodes of scenes whose files are missing.
+
+    EpisodeError for a name of `content_scenes` that no episode has; MeshError where all scenes are missing.
+    """
+    by_scene = group_by_scene(dataset.episodes)
+    with named(dataset):
+        if content_scenes:
+            known = {name: scene_id for scene_id in by_scene for name in (scene_id, scene_name(scene_id))}
+            if unknown := [name for name in content_scenes if name not in known]:
+                names = sorted(map(scene_name, by_scene))
+                raise EpisodeError(f"content_scenes: found {few(unknown)}, expected scenes of the file: {few(names)}")
+            wanted = {known[name] for name in content_scenes}
+            dataset = dataset.with_episodes(episode for episode in dataset if episode.scene_id in wanted)
+        if skip_missing:
+            ids = played_scene_ids(dataset.episodes, scenes_dir)
+            missing = [name for name, found in ids.items() if missing_scene(found, scenes_dir)]
+            if missing and len(missing) < len(ids):
+                kept = [episode for episode in dataset if episode.scene_id not in missing]
+                log.warning(
+                    "%s: left out %s of %s in %s of %s whose files are missing: %s", dataset.path or "episodes",
+                    f"{len(dataset) - len(kept):,}", number_of(len(dataset), "episode"), f"{len(missing):,}",
+                    number_of(len(ids), "scene"), few(missing),
+                )  # fmt: skip
+                dataset = dataset.with_episodes(kept)
+    return dataset
 
 
 def played_scene_ids(episodes: Iterable[Episode], scenes_dir: str | Path = SCENES_DIR) -> dict[str, str]:

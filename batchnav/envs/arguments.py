@@ -16,9 +16,11 @@ from batchnav.data.goals import GoalKind, kind_of
 from batchnav.data.goals.view_points import check_scenes
 from batchnav.data.people import people_in
 from batchnav.data.play import check_episodes, check_kind, success_distance_of
+from batchnav.data.scenes.load import scene_for_body
 from batchnav.envs.config import NavConfig
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, ConfigError, few, shortened
+from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.conversion import OUTPUTS
 from batchnav.runtime.device import resolve_device
 from batchnav.scene.bank import SceneBank
@@ -87,6 +89,14 @@ def bank_of(
     return scenes.with_own_materials()  # so that no other environment sees them change
 
 
+def for_bodies(scenes, settings: NavMeshSettings) -> Any:
+    """The scenes with navmeshes for a body (`load.scene_for_body`). Banks, streams and other objects stay as is."""
+    if isinstance(scenes, (SceneBank, SceneStream)) or not isinstance(scenes, (Scene, Iterable)):
+        return scenes
+    listed = [scenes] if isinstance(scenes, Scene) else list(scenes)
+    return [scene_for_body(scene, settings) if isinstance(scene, Scene) else scene for scene in listed]
+
+
 def with_goals_of_file(scenes, episodes, task: str, device: str | torch.device) -> Any:
     """The scenes with the goals of a dataset's file. Scenes of other episodes stay as is.
 
@@ -111,12 +121,16 @@ def with_goals_of_file(scenes, episodes, task: str, device: str | torch.device) 
 
 
 def check_object_ids(scenes: Sequence[Scene], why: str) -> None:
-    """ArgumentError for a scene without object ids."""
-    for scene in scenes:
-        if scene.mesh.surface is None and scene.semantic is None:
+    """ArgumentError for a scene without a surface, which holds object ids, and for scenes that all have no ids."""
+    surfaces = [(scene.semantic or scene).mesh.surface for scene in scenes]
+    ids = [surface.object_id for surface in surfaces if surface is not None]
+    has_ids = any(each is not None and each.any() for each in ids)
+    for scene, surface in zip(scenes, surfaces, strict=True):
+        if surface is None or not has_ids:
             raise ArgumentError(
-                f"scenes: found {scene.name!r} without object ids, expected scenes that are loaded with "
-                f"appearance=True, since {why}"
+                f"scenes: found {scene.name!r} without object ids, expected scenes with object ids and categories, "
+                f"since {why}: procedural scenes, or scans with annotations (HM3D, Matterport3D, Gibson); scenes that "
+                "are loaded with appearance=False have none"
             )
 
 

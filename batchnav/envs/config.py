@@ -230,6 +230,12 @@ def with_camera(config: NavConfig, camera_height: float | None, hfov_deg: float 
     return with_options(config, {name: value for name, value in changes.items() if value is not None})
 
 
+def with_body(config: NavConfig, agent_radius: float | None, agent_height: float | None) -> NavConfig:
+    """A configuration with another radius or height of the body, metres; None: unchanged."""
+    changes = {"agent_radius": agent_radius, "agent_height": agent_height}
+    return with_options(config, {name: value for name, value in changes.items() if value is not None})
+
+
 _CHALLENGE = {
     "height": 360, "width": 640, "hfov_deg": 70.0, "camera_height": 0.88, "min_depth": 0.1, "turn_angle_deg": 30.0,
     "sliding": False, "agent_radius": 0.18, "agent_height": 0.88, "success_distance": 0.36,

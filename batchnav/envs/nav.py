@@ -25,6 +25,7 @@ from batchnav.envs.arguments import (
     bank_of,
     check_kinds,
     check_shared,
+    for_bodies,
     people_of,
     table_of,
     with_goals_of_file,
@@ -176,8 +177,8 @@ class NavEnv(gym.vector.VectorEnv):
             sensors and task, such as `height=128`, which replace those of `config`.
 
     ArgumentError or ConfigError for invalid arguments; ArgumentError for a step before the first `reset` and for any
-    call after `close`; NavMeshError for a scene whose navmesh was baked for another body; EpisodeError for a scene
-    without episodes.
+    call after `close`; EpisodeError for a scene without episodes; NavMeshError for a bank, a scene with a navmesh
+    file, or one with goals, whose navmesh was baked for another body. Other navmeshes are baked again for the body.
     """
 
     __reduce_ex__ = refuse_copies
@@ -212,6 +213,7 @@ class NavEnv(gym.vector.VectorEnv):
         if self.stream is not None and episodes is not None:
             raise ArgumentError("episodes: found fixed episodes with a SceneStream, expected None")
         categories = TASKS[task].goal_categories(self.config.task)
+        scenes = for_bodies(scenes, self.config.body.navmesh)
         scenes = with_goals_of_file(scenes, episodes, task, device)
         scenes = with_missing_goals(scenes, self.config, device)
         fields = appearance_needed(self.sources.values())

@@ -55,13 +55,13 @@ class PolicyPlayer:
     Args:
         checkpoint: policy file, named in tables by `policy_name`.
         device: device of the network.
-        sample: True to sample actions, False to take the most probable ones.
+        deterministic: take the most probable actions; False: sample them.
         seed: seed for action sampling.
     """
 
-    def __init__(self, checkpoint: Path, device: torch.device, sample: bool = True, seed: int = 0):
+    def __init__(self, checkpoint: Path, device: torch.device, deterministic: bool = False, seed: int = 0):
         self.policy, self.checkpoint = load_policy(checkpoint, device), checkpoint
-        self.sample, self.seed, self.info = sample, seed, self.policy.info
+        self.deterministic, self.seed, self.info = deterministic, seed, self.policy.info
         self.name = policy_name(checkpoint)
         self.config = config_of(self.info)
         self._cameras = self.config.all_cameras  # of the last environment; a warning is logged once
@@ -92,7 +92,7 @@ class PolicyPlayer:
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """Actions, i64 [N] or f32 [N, 2]."""
-        return self.policy.act(observations, episode_start, deterministic=not self.sample)
+        return self.policy.act(observations, episode_start, deterministic=self.deterministic)
 
 
 @dataclasses.dataclass
@@ -140,7 +140,7 @@ def find_players(
     words: Sequence[str],
     device: torch.device,
     task_name: str | None = None,
-    sample: bool = True,
+    deterministic: bool = False,
     seed: int = 0,
     preset: str | None = None,
 ) -> dict[str, Player]:
@@ -150,7 +150,7 @@ def find_players(
         words: policies (files, run folders, bundled names) and names of reference agents.
         device: device of the policies.
         task_name: task of the agents; None: that of the policies, `DEFAULT_TASK` where there is no policy.
-        sample: sample the policies' actions; False: take the most probable ones.
+        deterministic: take the policies' most probable actions; False: sample them.
         seed: seed for action sampling.
         preset: environment of the reference agents where there is no policy; None: the task's defaults.
 
@@ -162,7 +162,7 @@ def find_players(
     """
     reference = [word for word in words if word in REFERENCE_AGENTS and not Path(word).exists()]
     files = [_policy_file(word, task_name or DEFAULT_TASK) for word in words if word not in reference]
-    policies = [PolicyPlayer(file, device, sample, seed) for file in files]
+    policies = [PolicyPlayer(file, device, deterministic, seed) for file in files]
     players: dict[str, Player] = {player.name: player for player in policies}
     if len(players) < len(policies):
         raise ArgumentError(f"agents: found {', '.join(words)}, expected policies in folders of different names")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import torch
 from batchnav.config import to_dict
 from batchnav.data.episodes import Episode
 from batchnav.data.files import SCENES_DIR, is_number
-from batchnav.data.formats import load_episodes
+from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import GOALS
 from batchnav.data.goals.kind import distance_mismatches
 from batchnav.data.play import check_kind, load_played_scenes, placed
@@ -76,6 +76,7 @@ class Evaluation:
         scenes_dir: folder of the scenes that Habitat's episode files name.
         ranks: processes that share the episodes, each with an `Evaluation`; None: this process plays all.
         appearance: appearance fields that sensors other than depth read (`envs.nav.needed_appearance`).
+        part: the episodes to play, of those in the file.
 
     ArgumentError for more processes than episodes; EpisodeError, MeshError and NavMeshError for episodes and scenes
     that cannot be played.
@@ -91,12 +92,14 @@ class Evaluation:
         scenes_dir: Path = SCENES_DIR,
         ranks: Ranks | None = None,
         appearance: frozenset[str] = frozenset(),
+        part: Callable[[EpisodeDataset], EpisodeDataset] = lambda dataset: dataset,
     ):
         self.ranks = ranks or Ranks(device)
         self.path, self.num_envs, self.renderer = path, num_envs, renderer
         self.split = path.name.removesuffix(".json.gz")
         dataset = load_episodes(path)
         check_kind(dataset, config.task_name)
+        dataset = part(dataset)
         if len(dataset) < self.ranks.world_size:  # an episode that two ranks play would count twice
             found = f"{len(dataset)} episodes for {self.ranks.world_size} processes"
             raise ArgumentError(f"{path}: found {found}, expected at least one episode for each process")
@@ -297,7 +300,7 @@ def result_rows(evaluation: Evaluation, played: Played) -> list[dict[str, Any]]:
     params |= non_default_settings(player.config)
     if isinstance(player, PolicyPlayer):
         params |= {"checkpoint": "/".join(player.checkpoint.parts[-2:]), "policy_sha256": player.sha256}
-        params |= {"sample": player.sample, "renderer": evaluation.renderer}
+        params |= {"sample": not player.deterministic, "renderer": evaluation.renderer}
         params |= {"frames": player.info.get("frames"), "seed": player.info.get("seed")}
         network = player.policy.network.config
         params |= {"encoder": network.encoder} if network.encoder != PolicyConfig.encoder else {}

@@ -352,6 +352,7 @@ def export_policy(
     if path.suffix != ".onnx":
         raise ArgumentError(f"{path}: found suffix {path.suffix!r}, expected .onnx")
     check_target(path, ArgumentError)
+    check_packages()  # raises before the policy is loaded
     policy = policy if isinstance(policy, PolicyAgent) else load_policy(policy)
     config = deployment_config(policy, camera_height, hfov_deg)
     specs, description = read_specs(policy, config), describe(policy, config)
@@ -361,17 +362,22 @@ def export_policy(
     return path.with_suffix(".json")
 
 
+def check_packages() -> None:
+    """MissingPackageError without the packages of the extra `export`, or with a PyTorch that is too old."""
+    if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
+        raise MissingPackageError(f"export: found no package {missing[0]}, expected it: {install_command('export')}")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
+        expected = ".".join(map(str, OLDEST_TORCH))
+        raise MissingPackageError(f"export: found PyTorch {torch.__version__}, expected {expected} or later")
+
+
 def write_onnx(network: ActorCritic, dtypes: dict[str, torch.dtype], path: Path) -> None:
     """Write one step of a network as an ONNX file; `dtypes` are those of its observations by name, in order.
 
     ArgumentError where the file cannot be written, MissingPackageError without the extra `export` or with a PyTorch
     older than 2.7, whose exporter cannot write these networks.
     """
-    if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
-        raise MissingPackageError(f"export: found no package {missing[0]}, expected it: {install_command('export')}")
-    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
-        expected = ".".join(map(str, OLDEST_TORCH))
-        raise MissingPackageError(f"export: found PyTorch {torch.__version__}, expected {expected} or later")
+    check_packages()
     with torch_defaults(), torch.no_grad(), _quiet():
         step = PolicyStep(copy.deepcopy(network).cpu(), list(dtypes)).eval()
         shapes: tuple[dict[int, Any], ...] = tuple({dim: "batch"} for dim in step.batch_dims())

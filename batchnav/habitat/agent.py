@@ -126,7 +126,7 @@ class HabitatAgent:
         self,
         policy: PolicyAgent | str | Path,
         device: str | torch.device = "cpu",
-        sample: bool = True,
+        deterministic: bool = False,
         seed: int = 0,
         camera_height: float | None = None,
         hfov_deg: float | None = None,
@@ -137,13 +137,13 @@ class HabitatAgent:
             policy: policy file, run folder, name of a bundled policy, or a loaded policy. ArgumentError for a policy
                 with velocity control.
             device: device of the network.
-            sample: True to sample actions, as Habitat's evaluation does; False to take the most probable ones.
+            deterministic: take the most probable actions; False: sample them, as Habitat's evaluation does.
             seed: seed for action sampling, the same in every episode.
             camera_height: height of the camera above the floor, metres; None: that of training.
             hfov_deg: horizontal field of view, degrees; None: that of training. ConfigError for an invalid camera.
         """
         self.policy = policy if isinstance(policy, PolicyAgent) else load_policy(policy, device)
-        self.sample, self.seed = sample, seed
+        self.deterministic, self.seed = deterministic, seed
         self.config: NavConfig = with_camera(config_of(self.policy.info), camera_height, hfov_deg)
         warn_other_cameras("policy", self.policy.info, self.config)
         body = self.config.body
@@ -182,7 +182,7 @@ class HabitatAgent:
             depth, goal = (_found(observations, name).float() for name in ("depth", goal_sensor(self.config)))
             compass = float(_found(observations, "compass")) if "compass" in observations else None
             batch |= self._mapper.observe(_normalised(depth, "depth"), goal, compass)
-        action = int(self.policy.act(batch, deterministic=not self.sample))
+        action = int(self.policy.act(batch, deterministic=self.deterministic))
         if self._mapper:
             self._mapper.move(action)
         return {"action": action}

@@ -305,7 +305,7 @@ def play_here(scene: Scene, episodes: list[Episode], agent: HabitatAgent) -> Ite
         steps: list[Step] = []
         ended = False
         while not ended:
-            action = policy.act(observations, deterministic=not agent.sample)
+            action = policy.act(observations, deterministic=agent.deterministic)
             position, heading = bodies.position[0].cpu().numpy().copy(), float(bodies.heading[0])
             steps.append(Step(position, heading, _metres(observations["depth"][0, 0], depth), int(action)))
             observations, _, _, _, info = env.step(action)

@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
@@ -16,6 +17,7 @@ from rich.progress import Progress
 from rich.segment import Segment
 
 from batchnav.errors import printable, shell_word
+from batchnav.runtime.imports import shortest_install
 
 
 def terminal(**options: Any) -> Console:
@@ -92,7 +94,19 @@ def next_command(purpose: str, *words: object) -> str:
         purpose: what the command does, a verb phrase.
         words: words of the command; they are quoted for a shell.
     """
+    if words[:2] == ("batchnav", "view") and importlib.util.find_spec("viser") is None:
+        purpose += f" (first: {shortest_install('viewer')})"
     return f"To {purpose}: {' '.join(map(shell_word, words))}"
+
+
+def new_run(name: str = "mine") -> tuple[str, Path]:
+    """Words of a training command that name a folder for a new run: runs/NAME, or runs/NAME_2 ... where that exists."""
+    folder = Path("runs") / name
+    number = 2
+    while folder.exists():
+        folder = folder.with_name(f"{name}_{number}")
+        number += 1
+    return "--out", folder
 
 
 def number_of(count: int, noun: str) -> str:

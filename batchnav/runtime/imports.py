@@ -156,7 +156,8 @@ def names_of(found: Iterable[str]) -> tuple[str, ...]:
 def install_command(extra: str) -> str:
     """A pip command for the packages of an extra of `pyproject.toml`, such as "viewer".
 
-    It names the packages themselves, so it needs neither the checkout nor an index that has batchnav.
+    It names the packages themselves, so it needs neither the checkout nor an index that has batchnav, and leaves the
+    installation of batchnav as it is.
     """
     try:
         lines = importlib.metadata.requires("batchnav") or []
@@ -164,7 +165,15 @@ def install_command(extra: str) -> str:
         lines = []
     pattern = re.compile(rf"""^(.*?)\s*;.*\bextra == ['"]{re.escape(extra)}['"]""")
     found = [match.group(1) for match in map(pattern.match, lines) if match]
-    return "pip install " + (" ".join(f"'{name}'" for name in found) or f"'.[{extra}]' in the checkout")
+    return "pip install " + (" ".join(f"'{name}'" for name in found) or f"-e '.[{extra}]' in the checkout")
+
+
+def shortest_install(extra: str) -> str:
+    """A command that adds an extra: that of make in the environment of `make train`, else `install_command`."""
+    checkout = Path(__file__).resolve().parents[2]
+    if Path(sys.prefix).resolve() == checkout / ".venv" and (checkout / "Makefile").is_file():
+        return f"make {extra}"
+    return install_command(extra)
 
 
 @contextlib.contextmanager

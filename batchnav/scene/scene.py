@@ -7,18 +7,19 @@ import hashlib
 import logging
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from batchnav.errors import NavMeshError
 from batchnav.navmesh import navmesh as navmesh_module
+from batchnav.navmesh.data import surface
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.cache import cache_folder, warn_not_kept
-from batchnav.runtime.console import number_of
+from batchnav.runtime.console import announce, number_of
 from batchnav.runtime.kernels.precompile import SCENE_KERNELS, precompile
-from batchnav.scene.axes import COARSEST, NO_ORIGIN, with_origin
+from batchnav.scene.axes import COARSEST, NO_ORIGIN, two_sided, with_origin
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.goals import SceneGoals
 from batchnav.scene.mesh import check_mesh
@@ -27,6 +28,12 @@ from batchnav.types import FAR, TriangleMesh
 log = logging.getLogger(__name__)
 _WARNED: set[tuple[str, str]] = set()
 """Scenes and fields of ids that a warning has named."""
+_SAID: set[str] = set()
+"""Bodies whose navmeshes a line has named."""
+NavMeshOrigin = Literal["file", "mesh", "two_sided", "family"]
+"""Where a navmesh comes from: a file; a bake of the scene's mesh, with floors that face up, or up and down; or the
+generator of a procedural scene."""
+NAVMESH_ORIGINS: tuple[str, ...] = get_args(NavMeshOrigin)
 
 
 class Scene(NamedTuple):
@@ -44,6 +51,8 @@ class Scene(NamedTuple):
     """The same scene with the mesh that has the ids, in datasets with a separate mesh for ids, such as HM3D."""
     goals: SceneGoals | None = None
     """Goals of ObjectNav and Instance ImageNav (`batchnav.with_goals`); None: none were made for this scene."""
+    navmesh_origin: NavMeshOrigin = "file"
+    """Where `navmesh` comes from. A file's is used as it is; others are baked again for another body."""
 
     def __repr__(self) -> str:
         """One line instead of the arrays."""
@@ -100,13 +109,14 @@ def make_scene(
         semantic: what sensors of ids see; None: `mesh`.
     """
     mesh = check_mesh(mesh, name)
+    origin: NavMeshOrigin = "mesh" if navmesh is None else "file"
     navmesh = navmesh and in_frame_of(mesh, navmesh, name)
     navmesh = navmesh or bake_cached(mesh, name, settings or NavMeshSettings())
     ids = None
     if semantic is not None:
         semantic = with_origin(check_mesh(semantic, name), mesh.origin)
         ids = Scene(name, semantic, navmesh, build_bvh(semantic))
-    return Scene(name, mesh, navmesh, build_bvh(mesh), ids)
+    return Scene(name, mesh, navmesh, build_bvh(mesh), ids, navmesh_origin=origin)
 
 
 def in_frame_of(mesh: TriangleMesh, navmesh: NavMesh, name: str) -> NavMesh:
@@ -151,13 +161,58 @@ def check_baked_for(navmesh: NavMesh, name: str, settings: NavMeshSettings) -> N
     if found is not None and not is_baked_for(navmesh, settings):
         raise NavMeshError(
             f"{name}: found a navmesh that was baked for {_body(found)}, expected {_body(settings)}; "
-            f"bake one with `batchnav navmesh bake`"
+            f"bake one with `batchnav navmesh bake`, or delete the navmesh file, then one is baked"
         )
+
+
+def for_body(scene: Scene, settings: NavMeshSettings) -> Scene:
+    """The scene with a navmesh for the radius and height in `settings`: its own, or one baked from its mesh and cached.
+
+    Islands that the scene's own navmesh leaves out stay left out. NavMeshError where its navmesh is not baked again:
+    that of a file, or one that goals were made on.
+    """
+    if is_baked_for(scene.navmesh, settings):
+        return scene
+    if scene.navmesh_origin not in ("mesh", "two_sided") or scene.goals is not None:
+        check_baked_for(scene.navmesh, scene.name, settings)
+    say_body(scene.name, settings)
+    return with_rebaked(scene, bake_cached(mesh_to_bake(scene), scene.name, settings), settings)
+
+
+def mesh_to_bake(scene: Scene) -> TriangleMesh:
+    """The mesh of a scene from a file as it is baked: with floors that look down turned up where they are walkable."""
+    return two_sided(scene.mesh) if scene.navmesh_origin == "two_sided" else scene.mesh
+
+
+def say_body(name: str, settings: NavMeshSettings) -> None:
+    """Print a line that navmeshes are baked for another body, once per process and body; `name`: the first scene."""
+    body = _body(settings)
+    if body not in _SAID:
+        _SAID.add(body)
+        announce(f"{name}: its navmesh is for another body: baked again for {body}, as those of further scenes; cached")
+
+
+def with_rebaked(scene: Scene, navmesh: NavMesh, settings: NavMeshSettings) -> Scene:
+    """The scene with the islands of a navmesh that its own navmesh has too. NavMeshError where no island is left."""
+    corners, owner = surface(navmesh.data)
+    known = scene.navmesh.is_navigable(corners.mean(1), max_y_delta=settings.agent_max_climb + settings.cell_height)
+    kept = np.unique(navmesh.data.polygon_island[owner[known]]).tolist()
+    if not kept:
+        raise NavMeshError(
+            f"{scene.name}, for {_body(settings)}: found no floor where its navmesh has one, expected some"
+        )
+    navmesh = navmesh.keep(kept)
+    return scene._replace(navmesh=navmesh, semantic=scene.semantic and scene.semantic._replace(navmesh=navmesh))
 
 
 def is_baked_for(navmesh: NavMesh, settings: NavMeshSettings) -> bool:
     """True if a navmesh was baked for the radius and height in `settings`, or has no settings (version 1 files)."""
-    return navmesh.settings is None or _stored(navmesh.settings) == _stored(settings)
+    return navmesh.settings is None or is_same_body(navmesh.settings, settings)
+
+
+def is_same_body(first: NavMeshSettings, second: NavMeshSettings) -> bool:
+    """True if both settings have the same radius and height."""
+    return _stored(first) == _stored(second)
 
 
 def _stored(settings: NavMeshSettings) -> tuple[np.float32, np.float32]:

@@ -168,14 +168,17 @@ def find_wandb() -> ModuleType:
         raise ConfigError(f"--wandb: package wandb not found ({error}); install it: pip install wandb") from error
 
 
-def wandb_log(folder: Path, settings: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+def wandb_log(
+    folder: Path, settings: dict[str, Any], names: Mapping[str, str] | None = None
+) -> Callable[[dict[str, Any]], None]:
     """A function that sends a row; its "frames" is the step. When training resumes in a folder, its W&B run continues.
 
-    W&B reads project, entity and mode from its own environment variables.
+    W&B reads entity and mode from its own environment variables, and the project where it is not given.
 
     Args:
         folder: the run's folder.
         settings: the run's configuration as nested dicts.
+        names: "project" and "name" of the run; default: W&B's project, and the name of the folder.
 
     Raises:
         ConfigError: `wandb` is not installed.
@@ -183,6 +186,7 @@ def wandb_log(folder: Path, settings: dict[str, Any]) -> Callable[[dict[str, Any
     path = folder.resolve()
     identifier = "".join(letter if letter.isalnum() else "-" for letter in str(path).strip("/"))[-120:]
     run = find_wandb().init(
-        dir=str(path), id=identifier, name=path.name, resume="allow", config=settings, allow_val_change=True
-    )
+        dir=str(path), id=identifier, resume="allow", config=settings, allow_val_change=True,
+        **{"name": path.name, **(names or {})},
+    )  # fmt: skip
     return lambda row: run.log(flat(row), step=int(row["frames"]))

@@ -14,6 +14,7 @@ from batchnav.data.episodes import order_episodes
 from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import kind_of
+from batchnav.data.play import part_to_play
 from batchnav.data.scenes.ids import has_random_materials, scene_ids
 from batchnav.data.scenes.load import load_all, load_scene, map_scenes
 from batchnav.envs.nav import NavEnv
@@ -39,7 +40,9 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
     if ranks.is_rank_zero and ranks.device.type == "cpu":
         precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, env_config=to_dict(config.env))
     if config.scenes.episodes:
-        dataset = load_episodes(config.scenes.episodes)
+        scenes = config.scenes
+        dataset = load_episodes(scenes.episodes)
+        dataset = part_to_play(dataset, SCENES_DIR, scenes.content_scenes, scenes.skip_missing)
         episodes = order_episodes(dataset.episodes, shuffle=True, grouped=False, seed=config.seed)
         material_library = material_library_for(config.scenes, [episode.scene for episode in episodes])
         mine = dataset.with_episodes(ranks.shard(episodes))

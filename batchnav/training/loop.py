@@ -42,7 +42,11 @@ SHOWN_AGENTS = 8
 
 
 def train(
-    config: TrainingConfig, out: Path, profile: bool = False, allow_changes: bool = False, wandb: bool = False
+    config: TrainingConfig,
+    out: Path,
+    profile: bool = False,
+    allow_changes: bool = False,
+    wandb: Mapping[str, str] | None = None,
 ) -> None:
     """Train as configured, from the beginning or from the last save in the folder `out`.
 
@@ -54,7 +58,7 @@ def train(
         out: folder for weights, curves and resume state.
         profile: also write a profiler trace of two updates, `trace.json`.
         allow_changes: continue a run that had another configuration.
-        wandb: also send the curves to Weights & Biases.
+        wandb: "project" and "name" of the run in Weights & Biases, where they are given; None: no curves are sent.
 
     Raises:
         SystemExit: after a save, if a signal requests an exit.
@@ -76,7 +80,7 @@ def _train(
     signals: StopSignals,
     profile: bool,
     allow_changes: bool,
-    wandb: bool,
+    wandb: Mapping[str, str] | None,
 ) -> int:
     """`train` for one rank. Returns the number of frames done."""
     with SharedFolder(ranks, out, config, allow_changes) as folder:
@@ -86,8 +90,8 @@ def _train(
             warn_of_jump(learner, folder.open.before, config)
         validation = Validation(config, learner.policy, ranks) if config.eval_every else None
         folder.begin(learner.frames, {m.name: (m.low, m.high) for m in headline_metrics(config.env.task_name)})
-        if wandb and folder.open:
-            folder.open.listeners.append(wandb_log(out, to_dict(config)))
+        if wandb is not None and folder.open:
+            folder.open.listeners.append(wandb_log(out, to_dict(config), wandb))
         for line in startup_summary(config, learner, out).splitlines():
             log.info("%s", line)
         traced = profile and ranks.is_rank_zero

@@ -27,6 +27,10 @@ class Options:
     records the changes. Example: `--resume --out runs/mine --ppo.total-frames 5_000_000`."""
     wandb: bool = False
     """Also send the curves to Weights & Biases; needs the package wandb."""
+    wandb_project: str = ""
+    """Project of the run in Weights & Biases; implies --wandb. Default: its own setting (WANDB_PROJECT)."""
+    wandb_name: str = ""
+    """Name of the run in Weights & Biases; implies --wandb. Default: the name of the folder."""
     profile: bool = False
     """Write a torch profiler trace of two updates, trace.json, to the folder."""
     allow_changes: bool = False

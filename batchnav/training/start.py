@@ -64,9 +64,16 @@ def parse(arguments: Sequence[str]) -> Command:
     validate(command.run)
     for option, (low, high) in ranges(Options).items():
         check_range(f"--{option.replace('_', '-')}", getattr(command, option), low, high)
-    if command.wandb:
+    if wandb_names(command) is not None:
         find_wandb()  # raises before scenes are generated
     return command
+
+
+def wandb_names(options: Options) -> dict[str, str] | None:
+    """Project and name of the run in Weights & Biases, where they are given; None where no curves are sent."""
+    given = {"project": options.wandb_project, "name": options.wandb_name}
+    given = {key: value for key, value in given.items() if value}
+    return given if options.wandb or given else None
 
 
 def default_config() -> str:
@@ -78,7 +85,7 @@ def start(arguments: Sequence[str]) -> None:
     """Run `batchnav train`: in this process, with further local processes (CPU), or through torchrun (several GPUs)."""
     command = parse(arguments)  # raises once, before other processes start
     run, allow_changes = command.run, command.allow_changes or command.resume
-    train_it = partial(train, run, command.out, command.profile, allow_changes, command.wandb)
+    train_it = partial(train, run, command.out, command.profile, allow_changes, wandb_names(command))
     if torch.distributed.is_torchelastic_launched() or os.environ.get("WORLD_SIZE", "1") != "1":
         train_it()  # one process of a distributed run: `join` selects its device
         return

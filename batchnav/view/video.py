@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -135,12 +137,17 @@ def save_gif(frames: list[Image.Image], path: str | Path, frames_per_second: flo
         paletted[0].save(part, "GIF", save_all=True, append_images=paletted[1:], duration=durations, loop=0)
 
 
+def find_av(purpose: str) -> Any:
+    """The module `av` of PyAV. BatchnavError, which begins with `purpose`, if it is not installed."""
+    try:
+        return importlib.import_module("av")
+    except ImportError as error:
+        raise BatchnavError(f"{purpose}: found no PyAV, expected it: {install_command('video')}") from error
+
+
 def save_mp4(frames: list[Image.Image], path: str | Path, frames_per_second: int = 12) -> None:
     """Write frames as an MP4 (H.264), whole or not at all. BatchnavError if PyAV is not installed."""
-    try:
-        import av
-    except ImportError as error:
-        raise BatchnavError(f"{path}: found no PyAV, expected it: {install_command('video')}") from error
+    av = find_av(str(path))
     width, height = (side + side % 2 for side in frames[0].size)  # H.264 needs even sizes
     shown = [*frames, *[frames[-1]] * round(HOLD_SECONDS * frames_per_second)]
     with replacing(Path(path), BatchnavError) as part, av.open(str(part), "w", format="mp4") as file:

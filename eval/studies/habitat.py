@@ -60,7 +60,7 @@ def main(options: Options) -> None:
     """Play the episodes, print and write the comparison."""
     if options.count < 0:
         raise ArgumentError(f"count: found {options.count}, expected 0 or more")
-    console, agent = Console(), HabitatAgent(options.policy, resolve_device(options.device), sample=False)
+    console, agent = Console(), HabitatAgent(options.policy, resolve_device(options.device), deterministic=True)
     check_comparable(agent.config)
     episodes = load_episodes(options.episodes)[: options.count or None]
     scenes = {

@@ -1,5 +1,6 @@
 """CartPole against Gymnasium's own, at its edges, and against itself."""
 
+import dataclasses
 import math
 import platform
 
@@ -14,7 +15,9 @@ from batchnav.cartpole import physics, step
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.episodes import LastEpisodes, spread_cuda
 from batchnav.cartpole.physics import MAX_ANGLE, MAX_POSITION, MAX_STEPS, START_RANGE, WINDOW
+from batchnav.cartpole.program import BACKENDS, CartPoleRun, train
 from batchnav.errors import CheckpointError
+from batchnav.policy.weights import load_policy
 from batchnav.runtime.kernels.arrays import view
 
 FLOAT32_STEP = 1e-6
@@ -375,3 +378,13 @@ def test_ptx(compile_ptx):
     carts, last = CartPoleEnv(2).kernel_carts, view(LastEpisodes.none(2, torch.device("cpu")))
     ptx = compile_ptx(spread_cuda, numba.typeof(carts), numba.typeof(last))
     assert ".f64" not in ptx and ptx.count("ld.global.v4") == 2 and ptx.count("st.global.v4") == 1
+
+
+@pytest.mark.parametrize("backend", sorted(BACKENDS))
+def test_training_writes_the_policy_and_its_curve(backend, tmp_path):
+    learner = dataclasses.replace(CartPoleRun().ppo, num_envs=4, rollout_steps=8, minibatches=1, total_frames=64)
+    score = train(CartPoleRun(device="cpu", ppo=learner), backend, tmp_path)
+    lines = (tmp_path / "curve.csv").read_text().splitlines()
+    assert lines[0] == "frames,mean_return" and lines[-1] == f"64,{score:.1f}" and len(lines) == 3
+    assert load_policy(tmp_path).info["mean_return"] == score
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")

@@ -11,8 +11,10 @@ from worlds import episodes_on, write_episodes, write_floor, write_json
 from batchnav.data.download import SOURCES, Source
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import GOALS
+from batchnav.data.scenes.load import load_scene
 from batchnav.data.scenes.prepared import load_prepared
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.navmesh.settings import NavMeshSettings
 
 
 def test_import_a_scan_and_make_episodes(run, tmp_path, monkeypatch):
@@ -146,3 +148,35 @@ def test_a_radius_that_is_no_whole_number_of_cells_is_named(run, tmp_path):
     assert note in run("navmesh", "bake", floor, "--agent-radius", "0.24")
     assert note in " ".join(run("navmesh", "info", out).split()) and note in run("data", "validate", out)
     assert "acts as" not in run("navmesh", "bake", floor, "--agent-radius", "0.25")
+
+
+def test_navmeshes_for_a_body(run, tmp_path, monkeypatch):
+    """Import, preparation, episodes and baking for a robot; then again for another one."""
+    monkeypatch.chdir(tmp_path)
+    floor = write_floor(tmp_path / "floor.ply")
+    body = "--agent-radius", "0.25", "--agent-height", "0.6"
+    text = run("data", "import", floor, "--out", "mine", *body)
+    assert "--env.body.agent-radius 0.25 --env.body.agent-height 0.6 --out runs/mine" in text
+    assert "make-episodes mine --agent-radius 0.25 --agent-height 0.6 --out" in text
+    wide = NavMeshSettings(agent_radius=0.25, agent_height=0.6)
+    assert NavMesh.load("mine/floor.navmesh").settings == load_scene("mine/floor.scene").navmesh.settings == wide
+    assert "up to date" in run("data", "import", floor, "--out", "mine", *body)
+    assert "prepared" in run("data", "import", floor, "--out", "mine")
+    assert load_scene("mine/floor.scene").navmesh.settings == NavMeshSettings()
+    text = run("data", "make-episodes", "mine", *body, "--per-scene", 2, "--out", "few.json.gz")
+    assert "evaluate shortest_path --agent-radius 0.25 --agent-height 0.6 --episodes few.json.gz" in text
+    assert "radius_0.25m" in run("evaluate", "shortest_path", *body, "--episodes", "few.json.gz", "--device", "cpu")
+    run("navmesh", "bake", "mine/floor.scene", *body, "--out", "wide.navmesh")
+    assert NavMesh.load("wide.navmesh").area == load_scene("mine/floor.scene", wide).navmesh.area
+    with pytest.raises(SystemExit, match="up, scale, flip, two_sided: found one of them for mine/floor"):
+        run("navmesh", "bake", "mine/floor.scene", "--flip")
+
+
+def test_prepared_for_a_body_beside_a_navmesh_of_another(run, tmp_path):
+    floor = write_floor(tmp_path / "floor.ply")
+    run("navmesh", "bake", floor)
+    run("data", "prepare", floor, "--agent-radius", "0.25")
+    wide = NavMeshSettings(agent_radius=0.25)
+    assert load_scene(floor, wide).navmesh.settings == load_scene(floor).navmesh.settings == wide
+    with pytest.raises(SystemExit, match="agent_radius: found -1"):
+        run("data", "prepare", floor, "--agent-radius", "-1")

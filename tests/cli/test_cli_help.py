@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,11 @@ from pathlib import Path
 import pytest
 
 import batchnav
-from batchnav.cli import COMMANDS, SLOW, bench
+from batchnav.agents.registry import REFERENCE_AGENTS
+from batchnav.cartpole.program import BACKENDS
+from batchnav.cli import COMMANDS, SLOW, bench, evaluate, navmesh, view
+from batchnav.cli.data import SUBCOMMANDS
+from batchnav.cli.train import PROGRAMS
 
 
 @pytest.mark.parametrize("arguments, status", [((), 2), (("nonsense",), 2), (("--help",), 0)])
@@ -18,7 +23,7 @@ def test_usage_and_exit_status(run, arguments, status, capsys):
         run(*arguments)
     assert caught.value.code == status
     out = capsys.readouterr().out
-    assert "batchnav doctor\n" in out and "batchnav navmesh {bake,info,view,map}" in out
+    assert "batchnav doctor [--config NAME]\n" in out and "batchnav navmesh {bake,info,view,map}" in out
 
 
 def test_every_command_has_a_module(run):
@@ -85,6 +90,26 @@ def test_help_imports_nothing_heavy():
     found = subprocess.run([sys.executable, "-c", HELPS], input="\n".join(words), capture_output=True, text=True)
     assert found.returncode == 0 and not found.stderr, found.stderr
     assert found.stdout.count("usage:") >= len(words)
+
+
+def test_the_help_names_what_there_is(run, capsys):
+    """All commands with their programs, and all reference agents; the backends of CartPole."""
+    texts = {}
+    for words in (("--help",), ("evaluate", "--help"), ("train", "cartpole", "--help")):
+        with pytest.raises(SystemExit):
+            run(*words)
+        texts[words[0]] = capsys.readouterr().out
+    assert set(re.findall(r"^  batchnav ([a-z]+)", texts["--help"], re.MULTILINE)) == {*COMMANDS}
+    assert all(name in texts["--help"] for name in (*PROGRAMS, *SUBCOMMANDS, *bench.SUBCOMMANDS, *navmesh.SUBCOMMANDS))
+    assert all(re.search(rf"\b{name}\b", texts["evaluate"]) for name in REFERENCE_AGENTS)
+    assert "--deterministic" in texts["evaluate"] and "--no-sample" not in texts["evaluate"]
+    assert all(name in texts["train"] for name in (*BACKENDS, "cartpole_cpu", "cartpole_h200"))
+
+
+def test_the_former_name_of_an_option_works_with_a_warning(caplog):
+    assert evaluate.parse(["greedy", "--no-sample"]) == evaluate.parse(["greedy", "--deterministic"])
+    assert view.parse(["--no-sample"]).deterministic
+    assert "--no-sample: this option is now --deterministic" in caplog.text
 
 
 @pytest.mark.parametrize("command", SLOW)

@@ -1,22 +1,29 @@
 """Commands name commands for next steps; each of them runs as it is printed."""
 
 import dataclasses
+import importlib.util
 import re
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from worlds import episodes_on, write_floor
 
+from batchnav.cli import main
 from batchnav.cli.evaluate import Options, parse
 from batchnav.cli.measure import next_steps
 from batchnav.data.formats import EpisodeDataset
 from batchnav.mapping.learn.recorded import HELD_OUT
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.bundled import find_episodes
+from batchnav.runtime.console import next_command
+from batchnav.runtime.imports import shortest_install
 from batchnav.scene.mesh import load_mesh
 from batchnav.training import start
 from batchnav.view.viewer.app import Viewer
+from tests.pages import ROOT
 
 LINE = re.compile(r"^To [a-z ]+: batchnav (.*)$", re.MULTILINE)
 SMALL_TRAINING = (
@@ -32,11 +39,26 @@ NEXT = {
 """Options that make printed commands small and independent of the machine."""
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Folder `runs` after README's commands: runs/pointnav with its report, and runs/mine."""
+    path = tmp_path_factory.mktemp("readme")
+    write_floor(path / "floor.glb")
+    EpisodeDataset(episodes_on(str(path / "floor.glb"), 2)).save(path / "few.json.gz")
+    scenes = "--scenes.houses", "0", "--scenes.sources", str(path / "floor.glb")
+    for name in ("pointnav", "mine"):
+        main(["train", *SMALL_TRAINING, *scenes, "--out", str(path / "runs" / name)])
+    played = "--episodes", str(path / "few.json.gz"), "--device", "cpu"
+    main(["evaluate", str(path / "runs/pointnav"), *played, "--out", str(path / "runs/pointnav/report")])
+    return path / "runs"
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Working folder, with a blank in its name, that has a small scene and episodes in it."""
+def folder(runs, tmp_path, monkeypatch):
+    """Working folder, with a blank in its name, with a small scene and episodes, and the runs of README's commands."""
     path = tmp_path / "my folder"
     path.mkdir()
+    shutil.copytree(runs, path / "runs")
     monkeypatch.chdir(path)
     write_floor(path / "floor.glb")
     EpisodeDataset(episodes_on("floor.glb", 2)).save(path / "few.json.gz")
@@ -69,8 +91,10 @@ def run_small(run, words):
         (("navmesh", "info", "a navmesh.navmesh"), 1),
         (("navmesh", "map", "floor.glb", "--out", "a map.yaml"), 1),
         (("data", "import", "floor.glb", "--out", "my scenes"), 2),
+        (("data", "import", "floor.glb", "--out", "my scenes", "--agent-radius", "0.25", "--agent-height", "0.6"), 2),
         (("data", "export", "floor.glb", "--out", "a scene.glb"), 1),
         (("data", "make-episodes", "floor.glb", "--per-scene", "2", "--out", "my episodes.json.gz"), 1),
+        (("data", "make-episodes", "floor.glb", "--per-scene", "2", "--agent-radius", "0.3", "--out", "a.json.gz"), 1),
         (("evaluate", "greedy", "--episodes", "few.json.gz", "--device", "cpu", "--out", "an evaluation"), 2),
         (("evaluate", "greedy", "--episodes", "few.json.gz", "--device", "cpu", "--report"), 1),
         (("data", "validate", "floor.glb"), 1),
@@ -106,12 +130,12 @@ def test_evaluate_of_bundled_episodes():
 
 def test_the_next_command_plays_the_same_evaluation():
     camera = {"camera_height": 0.88, "hfov_deg": 79.0}
-    options = Options(("forward",), device="cpu", sample=False, seed=3, out=Path("an out"), **camera)
+    options = Options(("forward",), device="cpu", deterministic=True, seed=3, out=Path("an out"), **camera)
     report, view = (shlex.split(line.partition(": ")[2]) for line in next_steps(options, "objectnav"))
     found = parse(report[2:])
     assert found == dataclasses.replace(options, report=True, task="objectnav")
     assert view[view.index("--task") :] == [
-        "--task", "objectnav", "--device", "cpu", "--no-sample", "--agents", "forward"]  # fmt: skip
+        "--task", "objectnav", "--device", "cpu", "--deterministic", "--agents", "forward"]  # fmt: skip
 
 
 def test_train(run, folder, monkeypatch, caplog):
@@ -127,7 +151,7 @@ def test_train(run, folder, monkeypatch, caplog):
 
 
 def test_train_cartpole(run, folder, monkeypatch):
-    monkeypatch.setattr("batchnav.cartpole.program.is_solved", lambda config: True)  # which takes seconds
+    monkeypatch.setattr("batchnav.cartpole.program.is_solved", lambda *options: True)  # which takes seconds
     follow(run, run("train", "cartpole"), 1)
 
 
@@ -163,7 +187,8 @@ def test_bench(run, folder, monkeypatch):
     assert shlex.split(line) == ["bench", "train", "--device", "cpu"]
     (line,) = LINE.findall(run(*shlex.split(line)))
     words = shlex.split(line)
-    assert words == ["train", "--device", "cpu"] and start.parse(words[1:]).run.device == "cpu"
+    assert words == ["train", "--device", "cpu", "--out", "runs/mine_2"]
+    assert start.parse(words[1:]).run.device == "cpu"
 
 
 def test_export(run, folder):
@@ -189,3 +214,13 @@ def test_data_list_and_download(run, folder, monkeypatch):
     (line,) = LINE.findall(run("data", "list"))
     follow(run, run(*shlex.split(line)), 1)
     assert (scenes / "a room.scene").is_file()
+
+
+def test_a_command_for_the_viewer_says_how_to_get_it(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "viser" else find(name))
+    (line,) = next_command("watch it", "batchnav", "view", "house:7").splitlines()
+    assert line == f"To watch it (first: {shortest_install('viewer')}): batchnav view house:7"
+    assert "(" not in next_command("evaluate", "batchnav", "evaluate", "greedy")
+    monkeypatch.setattr(sys, "prefix", str(ROOT / ".venv"))
+    assert shortest_install("viewer") == "make viewer"

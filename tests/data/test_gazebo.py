@@ -296,8 +296,10 @@ def test_from_a_world_to_a_scene(tmp_path, capsys):
     assert not scene.navmesh.is_navigable(np.array(at[:1], np.float32)).any()
     named = trimesh.load_scene(tmp_path / "out" / "meshes" / "home.glb")
     assert {"floor_1", "walls_2", "table_3"} <= set(named.graph.nodes)
-    with pytest.raises(MeshError, match="a world of Gazebo; import it"):
-        batchnav.load_scene(world)
+    found = batchnav.load_scene(world)  # without its models, so without the table
+    assert found.name == "home" and found.navmesh.is_navigable(np.array(at[:1], np.float32)).all()
+    (bare,) = batchnav.load_scenes([str(tmp_path)], appearance=False)
+    assert bare.mesh.surface is None and bare.navmesh.area == found.navmesh.area
     episodes = tmp_path / "out" / "episodes.json.gz"
     assert f"batchnav data make-episodes {tmp_path / 'out'} --out {episodes}" in text
     main(["data", "make-episodes", str(tmp_path / "out"), "--out", str(episodes), "--per-scene", "3"])

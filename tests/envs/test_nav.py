@@ -7,7 +7,7 @@ import pytest
 import torch
 import trimesh
 
-from batchnav.data.scenes.load import load_scene
+from batchnav.data.scenes.load import load_scene, load_scenes
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.stream import SceneStream
@@ -156,12 +156,24 @@ def test_scenes_are_scenes(scenes):
 
 
 def test_a_body_has_the_navmesh_that_was_baked_for_it():
+    """A baked navmesh is baked again for another body; that of a file is refused."""
     box = trimesh.creation.box((8.0, 0.2, 8.0))
     mesh = TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32))
     scene = make_scene("slab", mesh, settings=NavMeshSettings(agent_radius=0.3, agent_height=1.0))
-    with pytest.raises(NavMeshError, match=r"slab: found a navmesh that was baked for agent_radius 0\.3"):
-        NavEnv([scene], 1, "cpu", **SMALL)
+    env = NavEnv([scene], 1, "cpu", **SMALL)
+    assert env.bank.scenes[0].navmesh.settings == NavMeshSettings() and scene.navmesh.settings.agent_radius == 0.3
+    assert env.bank.scenes[0].navmesh.area == make_scene("slab", mesh).navmesh.area > scene.navmesh.area
     NavEnv([scene], 1, "cpu", agent_radius=0.3, agent_height=1.0, **SMALL).reset()
+    given = make_scene("slab", mesh, scene.navmesh)
+    with pytest.raises(NavMeshError, match=r"slab: found a navmesh that was baked for agent_radius 0\.3"):
+        NavEnv([given], 1, "cpu", **SMALL)
+
+
+def test_a_procedural_scene_fits_the_body_of_its_environment():
+    (house,) = load_scenes(["house:3"])
+    (wide,) = load_scenes(["house:3"], settings=NavMeshSettings(agent_radius=0.25))
+    env = NavEnv([house], 1, "cpu", agent_radius=0.25, **SMALL)
+    assert env.bank.scenes[0].navmesh.area == wide.navmesh.area < house.navmesh.area
 
 
 def test_streamed_scenes_have_their_appearance():

@@ -86,7 +86,7 @@ def test_habitats_own_stages(checkpoint, tmp_path, stand_in):
 
 def test_the_agent_acts_as_the_policy(checkpoint):
     """Habitat's observations give the actions that batchnav's give in a batch of one, also after `reset`."""
-    agent, twin = HabitatAgent(checkpoint, sample=False), load_policy(checkpoint)
+    agent, twin = HabitatAgent(checkpoint, deterministic=True), load_policy(checkpoint)
     draw = np.random.default_rng(0)
     seen = [
         {"depth": draw.random((32, 32, 1), np.float32), "pointgoal_with_gps_compass": np.float32([3.0, 0.1 * k])}

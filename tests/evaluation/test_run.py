@@ -1,6 +1,8 @@
 """What an evaluation plays in."""
 
 import dataclasses
+import json
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,7 +12,7 @@ import torch
 from networks import policy_config
 from ranks import results_of
 from squares import points_on_the_main_island, square_around
-from worlds import write_episodes, write_floor
+from worlds import episodes_on, write_episodes, write_floor
 
 from batchnav.cli.evaluate import Options
 from batchnav.cli.measure import default_folder
@@ -203,7 +205,7 @@ def policy(trained):
 
 
 @pytest.mark.parametrize(
-    "make", [deployment_config, lambda agent, *camera: HabitatAgent(agent, "cpu", True, 0, *camera)]
+    "make", [deployment_config, lambda agent, *camera: HabitatAgent(agent, "cpu", False, 0, *camera)]
 )
 @pytest.mark.parametrize(
     ("trained", "camera", "found"),
@@ -309,3 +311,28 @@ def test_categories_that_the_task_lacks_are_refused(dataset, tmp_path):
     ):
         other = with_options(CONFIG, {"categories": ("chair",)})
         evaluation(dataset, tmp_path / "val.json.gz", other).play(ReferencePlayer("shortest_path", other))
+
+
+def test_missing_scenes_are_counted_and_left_out(tmp_path, caplog, run):
+    """A file of three scenes, of which one is missing; names of scenes choose others."""
+    for name in ("a", "b"):
+        write_floor(tmp_path / f"{name}.ply")
+    file, out = tmp_path / "mine.json.gz", tmp_path / "out"
+    EpisodeDataset([episode for name in "abc" for episode in episodes_on(f"{name}.ply", 2)]).save(file)
+    evaluate = "evaluate", "greedy", "--episodes", file, "--device", "cpu", "--scenes-dir", tmp_path, "--out", out
+    with pytest.raises(SystemExit, match=r"c\.ply.*; 1 of 3 scenes are missing: --skip-missing plays the others"):
+        run(*evaluate)
+    run(*evaluate, "--skip-missing")
+    assert "left out 2 of 6 episodes in 1 of 3 scenes whose files are missing: c.ply" in caplog.text
+    assert len(json.loads((tmp_path / "out/results.json").read_text())["episodes"]) == 4
+    run(*evaluate, "--content-scenes", "a")
+    assert len(json.loads((tmp_path / "out/results.json").read_text())["episodes"]) == 2
+    with pytest.raises(SystemExit, match="content_scenes: found d, expected scenes of the file: a, b, c"):
+        run(*evaluate, "--content-scenes", "d")
+
+
+def test_packages_are_asked_for_before_episodes_are_played(monkeypatch, run):
+    monkeypatch.setitem(sys.modules, "av", None)
+    monkeypatch.setattr(Evaluation, "__init__", None)
+    with pytest.raises(SystemExit, match="--videos mp4: found no PyAV, expected it: pip install"):
+        run("evaluate", "greedy", "--videos", "mp4", "--device", "cpu")

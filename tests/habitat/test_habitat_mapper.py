@@ -68,7 +68,7 @@ def test_plans_are_the_environments_but_for_the_cells(told):
 
 
 def test_the_agent_for_habitat_plans_by_itself():
-    agent, draw = HabitatAgent(policy(("depth", "waypoint")), sample=False), np.random.default_rng(0)
+    agent, draw = HabitatAgent(policy(("depth", "waypoint")), deterministic=True), np.random.default_rng(0)
     seen = {"depth": np.full((64, 64, 1), 0.4, np.float32), "pointgoal_with_gps_compass": np.float32([3.0, 0.2])}
     acts = []
     for _ in range(2):

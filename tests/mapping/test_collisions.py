@@ -261,7 +261,7 @@ def test_a_wall_closes_the_edge_that_it_lies_along():
 
 def test_agents_pass_narrow_gates():
     """A map planner reaches all goals in pens with gates of 0.32 to 0.42 m, which no free cell may lie in."""
-    player = find_players(["map_planner"], torch.device("cpu"), "pointnav", True, 0)["map_planner"]
+    player = find_players(["map_planner"], torch.device("cpu"), "pointnav", False, 0)["map_planner"]
     path = find_split("course", "{split}.json.gz")
     evaluation = Evaluation(path, torch.device("cpu"), player.config, 10)
     env = evaluation._environment(range(80, 90), player.env_config)

@@ -124,7 +124,7 @@ def test_a_policy_that_acts_imports_no_compiler():
     [
         (["torch>=2.6", 'viser<1.2,>=1.1; extra == "viewer"', "av; extra == 'video'"], "pip install 'viser<1.2,>=1.1'"),
         (["a[b]>=1 ; extra == 'viewer'", "c; extra == 'viewer'", "d; extra == 'viewer2'"], "pip install 'a[b]>=1' 'c'"),
-        (None, "pip install '.[viewer]' in the checkout"),
+        (None, "pip install -e '.[viewer]' in the checkout"),
     ],
 )
 def test_packages_of_an_extra(lines, expected, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_checkout_that_is_not_installed(monkeypatch):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", requires)
-    assert install_command("video") == "pip install '.[video]' in the checkout"
+    assert install_command("video") == "pip install -e '.[video]' in the checkout"
 
 
 @pytest.mark.parametrize("package", ["rsl_rl", "skrl", "stable_baselines3", "torchrl"])

@@ -120,4 +120,10 @@ def test_rows_go_to_wandb_if_it_is_installed(tmp_path, monkeypatch):
         folder.log({"frames": 10, "eval": {"spl": np.float32(0.5).item()}})
     ((step, row),) = sent
     assert step == 10 and row["eval.spl"] == 0.5 and asked["resume"] == "allow" and asked["config"] == {"seed": 1}
+    assert asked["name"] == tmp_path.name and "project" not in asked
+    options = ["--config", "pointnav_depth_cpu", "--wandb-project", "maps", "--wandb-name", "first"]
+    names = start.wandb_names(start.parse([*options, "--out", str(tmp_path / "run")]))
+    wandb_log(tmp_path, {}, names)
+    assert (asked["project"], asked["name"]) == ("maps", "first")
+    assert start.wandb_names(start.parse(options[:2])) is None
     assert json.loads((tmp_path / "metrics.jsonl").read_text())["frames"] == 10

@@ -43,7 +43,10 @@ def test_a_run_trains_and_its_policy_is_evaluated(floor, tmp_path):
     episodes = tmp_path / "val.json.gz"
     EpisodeDataset(episodes_on(str(floor))).save(episodes)
     evaluation = Evaluation(episodes, torch.device("cpu"), run.env, scenes_dir=tmp_path)
-    for player in (PolicyPlayer(policy, torch.device("cpu"), sample=False), PolicyPlayer(policy, torch.device("cpu"))):
+    for player in (
+        PolicyPlayer(policy, torch.device("cpu"), deterministic=True),
+        PolicyPlayer(policy, torch.device("cpu")),
+    ):
         assert player.config.body == run.env.body
         played = evaluation.play(player)
         assert played.episodes["steps"].shape == (3,)

@@ -26,6 +26,7 @@ def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearan
             file.unlink(missing_ok=True)
     to_bake, visible = ref.family.meshes(ref.seed, appearance)
     scene = make_scene(ref.scene_id, visible, bake(to_bake, ref.scene_id, settings or NavMeshSettings()))
+    scene = scene._replace(navmesh_origin="family")
     kept = _with_surface(scene, replace_textures)
     try:
         save_prepared(kept, files[-1], durable=False)  # a lost file is made again

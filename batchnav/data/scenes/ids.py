@@ -36,7 +36,8 @@ SceneLoader = Callable[[str, NavMeshSettings | None, AppearanceConfig | bool], S
 """load(name, settings, appearance): the scene id, or the path of the file that was found; the others as in
 `load_scene`."""
 SCENE_SOURCES: dict[str, SceneLoader] = {}
-"""Scene sources of your own: the prefix of ids with its colon, as "maze:", or the suffix of files, as ".rooms"."""
+"""Further scene sources, such as your own: the prefix of ids with its colon, as "maze:", or the suffix of files, as
+".rooms". `load.py` adds Gazebo worlds."""
 
 
 @dataclass(frozen=True)
@@ -148,4 +149,4 @@ def prepared_in(folder: Path) -> list[Path]:
 def scenes_in(folder: Path) -> list[Path]:
     """The prepared scenes in a folder; where it has none, its mesh files, and files of the sources of your own."""
     own = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in SCENE_SOURCES and not is_hidden(file)]
-    return prepared_in(folder) or sorted({*mesh_files_in(folder), *own})
+    return prepared_in(folder) or sorted({*mesh_files_in(folder, SCENE_SOURCES), *own})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import logging
 import math
 import os
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 from batchnav.data.files import SCENES_DIR
 from batchnav.data.scenes.generated import is_cached, load_generated
 from batchnav.data.scenes.ids import (
+    SCENE_SOURCES,
     DatasetRef,
     FileRef,
     GeneratedRef,
@@ -29,7 +31,7 @@ from batchnav.data.scenes.ids import (
     scene_ids,
 )
 from batchnav.data.scenes.islands import check_rule, select_islands
-from batchnav.data.scenes.prepared import SUFFIX, load_prepared, load_source
+from batchnav.data.scenes.prepared import SUFFIX, baked_for, load_prepared, load_source
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.scenes.source import SceneSource, file_source, scene_id_of, stage_source
 from batchnav.errors import ArgumentError, MeshError, shortened
@@ -40,7 +42,7 @@ from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNE
 from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.scene.axes import Up
 from batchnav.scene.images import AppearanceConfig
-from batchnav.scene.scene import Scene, check_baked_for
+from batchnav.scene.scene import Scene, for_body, is_baked_for, is_same_body, make_scene, say_body, with_rebaked
 
 _log = logging.getLogger(__name__)
 
@@ -77,13 +79,14 @@ def load_scene(
             - a mesh file, which an up-to-date NAME.scene in the same folder replaces, since it loads faster. A `.glb`
               below a folder `scene_datasets` is +Z up, like Habitat's stages; any other mesh file is +Y up;
             - a prepared scene (`.scene`, made by `batchnav data prepare`);
+            - a Gazebo world (`.world`, `.sdf`), as `batchnav data import` reads it;
             - "FAMILY:SEED", a procedural scene such as "house:3"; `procedural/__init__.py` lists the families;
             - "CONFIG:NAME", a scene of the dataset that a `*.scene_dataset_config.json` file describes;
             - a name of a source in `batchnav.data.scenes.ids.SCENE_SOURCES`.
 
-        settings: bake settings; a navmesh file for another agent_radius or agent_height is refused. None: a
-            NAME.navmesh in the same folder is used unchanged. A mesh file without one gets a navmesh baked with these
-            or the default settings, which is cached.
+        settings: bake settings; a NAME.navmesh for another agent_radius or agent_height in the mesh's folder is
+            refused, and the navmesh of a prepared scene is baked again. None: they are used unchanged. A mesh file
+            without one gets a navmesh baked with these or the default settings. Baked navmeshes are cached.
         appearance: as in `load_mesh`; False to read geometry only.
         scenes_dir: folder of Habitat's scenes: paths are searched below it first, as Habitat's episodes name their
             scenes (a `.glb` is +Z up there), and the scene's name is its scene id. None: a path is that of a file,
@@ -189,13 +192,16 @@ def _is_mapped(ref: SceneRef, settings: NavMeshSettings | None, appearance: bool
     """True where the scene is a file that is mapped into memory: a prepared scene, or one of the cache."""
     if isinstance(ref, GeneratedRef):
         return is_cached(ref, settings, appearance)
-    return isinstance(ref, FileRef) and ref.is_prepared
+    if not (isinstance(ref, FileRef) and ref.is_prepared):
+        return False
+    found = None if settings is None else baked_for(ref.path)
+    return found is None or settings is None or is_same_body(found, settings)
 
 
 def _load_new(load: Callable[[SceneRef], Scene], ref: SceneRef) -> Scene | None:
-    """`load`; but None for a procedural scene, which is then in the cache, from where the caller maps it."""
+    """`load`; but None for a procedural or prepared scene: the caller maps it, with new parts from the cache."""
     scene = load(ref)
-    return None if isinstance(ref, GeneratedRef) else scene
+    return None if isinstance(ref, GeneratedRef) or (isinstance(ref, FileRef) and ref.is_prepared) else scene
 
 
 # From a parsed id to its loader.
@@ -330,16 +336,49 @@ def located(scene_id: str, scenes_dir: Path, folder: str) -> str:
     return f"{file}:{ref.name}" if isinstance(ref, DatasetRef) else str(file)
 
 
+def missing_scene(scene_id: str, scenes_dir: str | Path) -> str:
+    """The error message for a scene whose file is missing; empty for one that is there."""
+    ref, folder = parse_scene_id(scene_id), Path(scenes_dir)
+    try:
+        if isinstance(ref, FileRef) and _existing(ref.path, folder)[0] is None:
+            _file(ref, folder, None)
+        elif isinstance(ref, DatasetRef) and _existing(ref.config, folder)[0] is None:
+            _of_dataset(ref, folder)
+    except MeshError as error:
+        return str(error)
+    return ""
+
+
 def _same(source: SceneSource) -> SceneSource:
     return source
 
 
 def _load_prepared(path: Path, settings: NavMeshSettings | None, appearance: AppearanceConfig | bool) -> Scene:
-    """A prepared scene. NavMeshError where its navmesh was baked for another body than that of `settings`."""
+    """A prepared scene. NavMeshError where its navmesh is that of a file for another body than that of `settings`."""
     scene = load_prepared(path, appearance)
-    if settings is not None:
-        check_baked_for(scene.navmesh, str(path), settings)
-    return scene
+    return scene if settings is None else for_body(scene._replace(name=str(path)), settings)._replace(name=scene.name)
+
+
+def scene_for_body(scene: Scene, settings: NavMeshSettings) -> Scene:
+    """`for_body`, also for procedural scenes, whose generator makes the mesh that navmeshes are baked from."""
+    if scene.navmesh_origin == "family" and scene.goals is None and not is_baked_for(scene.navmesh, settings):
+        ref = parse_scene_id(scene.name)
+        if isinstance(ref, GeneratedRef):
+            say_body(scene.name, settings)
+            made = load_generated(ref, settings, scene.mesh.surface is not None)
+            return with_rebaked(scene, made.navmesh, settings)
+    return for_body(scene, settings)
+
+
+def _load_world(path: str, settings: NavMeshSettings | None, appearance: AppearanceConfig | bool) -> Scene:
+    """A Gazebo world, whose models are searched as `gazebo.ModelPath` does. Parts that are left out are logged."""
+    mesh, left_out = importlib.import_module("batchnav.data.gazebo").read_world(Path(path))  # it builds on this package
+    if left_out.reasons:
+        _log.warning("%s: %s", path, left_out)
+    return make_scene(path, mesh if appearance is not False else mesh._replace(surface=None), settings=settings)
+
+
+SCENE_SOURCES.update(dict.fromkeys((".world", ".sdf"), _load_world))
 
 
 _configs: dict[Path, tuple[float, SceneDatasetConfig]] = {}

@@ -17,8 +17,8 @@ and category names:
 If ids have a mesh of their own (`Scene.semantic`), the file also has that mesh's arrays, without a navmesh, with names
 that begin with "ids."; the metadata field "ids" is its "surface".
 
-The metadata hold a checksum of each array, the version of the BVH's layout, and a fingerprint of the scene's source
-(`fingerprint`).
+The metadata hold a checksum of each array, the version of the BVH's layout, where the navmesh comes from
+(`Scene.navmesh_origin`; "mesh" if absent), and a fingerprint of the scene's source (`fingerprint`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from batchnav.data.scenes.asset import axis_of
 from batchnav.data.scenes.checks import check_mesh, scene_findings
 from batchnav.data.scenes.islands import ceiling_above, dropped_islands, select_islands
 from batchnav.data.scenes.source import SceneSource
-from batchnav.errors import BatchnavError, MeshError, printable
+from batchnav.errors import BatchnavError, MeshError, NavMeshError, printable, shortened
 from batchnav.geometry import triangle
 from batchnav.navmesh import file as navmesh_file
 from batchnav.navmesh.islands import SMALL_ISLAND, list_islands, main_island
@@ -55,7 +55,7 @@ from batchnav.scene.checks import check_scene_arrays
 from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES, appearance_config
-from batchnav.scene.scene import Scene, baker_version, is_baked_for
+from batchnav.scene.scene import NAVMESH_ORIGINS, Scene, baker_version, for_body, is_baked_for, is_same_body
 from batchnav.scene.surface import check_surface
 from batchnav.types import FAR, Material, Surface, Texture, TriangleMesh
 
@@ -93,7 +93,7 @@ def save_prepared(scene: Scene, path: str | Path, made_from: str = "", durable: 
     metadata = {
         "kind": _KIND, "name": printable(scene.name), "made_from": made_from, "dropped": str(scene.mesh.num_dropped),
         "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface, "origin": json.dumps(scene.mesh.origin),
-        **ids,
+        "navmesh_origin": scene.navmesh_origin, **ids,
     }  # fmt: skip
     with replacing(Path(path), MeshError, durable=durable) as part:
         part.write_bytes(safetensors_bytes(arrays, metadata))
@@ -131,12 +131,16 @@ def load_prepared(path: str | Path, appearance: AppearanceConfig | bool = True) 
         x, y, z = map(float, json.loads(metadata.get("origin", "[0, 0, 0]")))
         if not np.isfinite([x, y, z]).all():
             raise ValueError(f"found origin ({x}, {y}, {z}), expected finite coordinates")
+        baked_from: Any = metadata.get("navmesh_origin", "mesh")
+        if baked_from not in NAVMESH_ORIGINS:
+            raise ValueError(f"found navmesh_origin {shortened(baked_from)}, expected one of {NAVMESH_ORIGINS}")
     except tensor_errors() as error:
         raise MeshError(f"{path}: is not a prepared scene ({error}); prepare it again") from error
     navmesh = NavMesh(navmesh_file.parse(arrays["navmesh"].tobytes(), str(path)))
     semantic = _scene_of(name, of_ids, ids, navmesh, str(path)) if has_ids else None
     scene = _scene_of(name, arrays, surface, navmesh, str(path))
-    return scene._replace(mesh=scene.mesh._replace(num_dropped=dropped, origin=(x, y, z)), semantic=semantic)
+    mesh = scene.mesh._replace(num_dropped=dropped, origin=(x, y, z))
+    return scene._replace(mesh=mesh, semantic=semantic, navmesh_origin=baked_from)
 
 
 def _mesh_arrays(scene: Scene) -> tuple[str, dict[str, np.ndarray]]:
@@ -195,17 +199,16 @@ def load_source(
 ) -> Scene:
     """A scene from its prepared file where that is up to date, otherwise from its source files.
 
-    A prepared scene whose navmesh was baked for another body than that of `settings` is not used: the source files are
-    read and a navmesh is baked. Raises MeshError, and NavMeshError where the source has a navmesh file for another body
-    (`SceneSource.load_navmesh`).
+    The navmesh of a prepared scene is baked again for another body (`for_body`). Raises MeshError, and NavMeshError
+    where the source has a navmesh file for another body (`SceneSource.load_navmesh`).
     """
     found = made_from(source.prepared)
     if found is not None and found in (fingerprint(source), fingerprint(dataclasses.replace(source, islands="all"))):
         scene = load_prepared(source.prepared, appearance)._replace(name=source.name)
         if found != fingerprint(source):
             scene = select_islands(scene, source.islands)
-        if settings is None or is_baked_for(scene.navmesh, settings):
-            return scene
+        if settings is None or scene.navmesh_origin != "file" or is_baked_for(scene.navmesh, settings):
+            return scene if settings is None else for_body(scene, settings)
     return source.load(settings, appearance)
 
 
@@ -217,6 +220,18 @@ def made_from(path: Path) -> str | None:
         with open_tensors(path, MeshError) as file:
             return _metadata(file, path).get("made_from")
     except MeshError:
+        return None
+    except tensor_errors():
+        return None
+
+
+def baked_for(path: Path) -> NavMeshSettings | None:
+    """Bake settings of the navmesh in a prepared scene; None where it has none, or there is no readable file."""
+    try:
+        with open_tensors(path, MeshError) as file:
+            _metadata(file, path)
+            return navmesh_file.parse(file.get_tensor("navmesh").numpy().tobytes(), str(path)).settings
+    except (MeshError, NavMeshError):
         return None
     except tensor_errors():
         return None
@@ -284,21 +299,28 @@ class Outcome(NamedTuple):
         return self.up == "z"
 
 
-def prepare(sources: Sequence[SceneSource], out: Path | None = None, describe: bool = False) -> list[Outcome]:
+def prepare(
+    sources: Sequence[SceneSource],
+    out: Path | None = None,
+    describe: bool = False,
+    settings: NavMeshSettings | None = None,
+) -> list[Outcome]:
     """Prepare scenes in parallel processes, with progress; up-to-date files are kept.
 
     Args:
-        sources: the scenes. A scene without a navmesh gets one baked with the default settings.
+        sources: the scenes. A scene without a navmesh file gets a baked navmesh.
         out: folder for prepared scenes and their navmeshes; None for the paths where `load_scene` and `load_dataset`
             look for prepared scenes.
         describe: True to summarise each scene, which also loads the up-to-date ones.
+        settings: bake settings; navmesh files for another body are left out. None: the default ones.
 
     Returns one outcome per scene, in order. An unusable scene does not stop the others.
     """
-    return list(in_parallel(functools.partial(_prepare_one, out=out, describe=describe), sources, "preparing"))
+    work = functools.partial(_prepare_one, out=out, describe=describe, settings=settings)
+    return list(in_parallel(work, sources, "preparing"))
 
 
-def _prepare_one(source: SceneSource, out: Path | None, describe: bool) -> Outcome:
+def _prepare_one(source: SceneSource, out: Path | None, describe: bool, settings: NavMeshSettings | None) -> Outcome:
     path = source.prepared if out is None else out / f"{_file_name(source.name)}{SUFFIX}"
     outcome = Outcome(source.name, path, missing=source.missing, up=axis_of(source.parts[0].asset.frame))
     navmesh = None if out is None else path.with_suffix(".navmesh")
@@ -306,11 +328,15 @@ def _prepare_one(source: SceneSource, out: Path | None, describe: bool) -> Outco
     scene = None
     try:
         wanted = fingerprint(source)
+        source = source.without_misfit(settings)
         fresh = made_from(path) == wanted and (navmesh is None or navmesh.is_file())
+        if fresh and (settings is not None or source.navmesh is None):
+            body = baked_for(path)
+            fresh = body is not None and is_same_body(body, settings or NavMeshSettings())
         if not fresh:
             mesh = source.load_mesh()
             warnings += [finding.text for finding in check_mesh(mesh, source.name, source.frame)]
-            scene, misfits = dataclasses.replace(source, islands="all").make(mesh)
+            scene, misfits = dataclasses.replace(source, islands="all").make(mesh, settings)
             if dropped := dropped_islands(scene, source.islands):
                 warnings.append(f"{source.name}: left out {dropped}; `--islands all` keeps every island")
             scene = select_islands(scene, source.islands)

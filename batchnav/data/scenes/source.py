@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES, appearance_config, check_mesh, load_mesh
 from batchnav.scene.ros_map import SUFFIX as MAP_SUFFIX
 from batchnav.scene.ros_map import image_file, is_ros_map
-from batchnav.scene.scene import Scene, bake_cached, check_baked_for, in_frame_of, make_scene
+from batchnav.scene.scene import Scene, bake_cached, check_baked_for, in_frame_of, is_baked_for, make_scene
 from batchnav.scene.surface import merge_surfaces
 from batchnav.types import Surface, TriangleMesh
 
@@ -153,6 +153,12 @@ class SceneSource:
             return navmesh
         return bake_cached(self.mesh_to_bake(mesh), self.name, settings or NavMeshSettings())
 
+    def without_misfit(self, settings: NavMeshSettings | None) -> SceneSource:
+        """The source without its navmesh file where that is for another body than that of `settings`."""
+        if self.navmesh is None or settings is None or is_baked_for(NavMesh.load(self.navmesh), settings):
+            return self
+        return replace(self, navmesh=None)
+
     def mesh_to_bake(self, mesh: TriangleMesh) -> TriangleMesh:
         """The mesh to bake a navmesh from: the scene's mesh, with floors that look down turned up if `two_sided`."""
         return two_sided(mesh) if self.two_sided else mesh
@@ -179,6 +185,8 @@ class SceneSource:
         """The scene of the loaded mesh, and warnings about a navmesh file that does not fit it. NavMeshError."""
         semantic = self.load_semantic_mesh(appearance)
         scene = make_scene(self.name, mesh, self.load_navmesh(mesh, settings), semantic=semantic)
+        if self.navmesh is None:
+            scene = scene._replace(navmesh_origin="two_sided" if self.two_sided else "mesh")
         warnings = check_fit(scene, str(self.navmesh)) if self.navmesh else []
         return select_islands(scene, self.islands), warnings
 
@@ -289,13 +297,15 @@ def _existing(path: Path) -> Path | None:
 _log = logging.getLogger(__name__)
 
 
-def mesh_files_in(folder: Path) -> list[Path]:
+def mesh_files_in(folder: Path, known: Collection[str] = ()) -> list[Path]:
     """The mesh files in a folder, one for each scene, by name (see `one_per_scene`).
 
-    Logs a warning about files of formats that are not read, and about several mesh files of one scene.
+    Logs a warning about files of formats that are not read, apart from suffixes that the caller knows, and about
+    several mesh files of one scene.
     """
     present = [file for file in sorted(folder.iterdir()) if not is_hidden(file)]
-    unread = [file.name for file in present if unsupported_format(file.suffix) and file.is_file()]
+    others = [file for file in present if file.suffix.lower() not in known]
+    unread = [file.name for file in others if unsupported_format(file.suffix) and file.is_file()]
     if unread:
         kind = unsupported_format(Path(unread[0]).suffix)
         _log.warning("%s: left out %s: %s", folder, few(unread), kind)

@@ -395,6 +395,7 @@ def open_session(
     renderer: str = "raycast",
     scenes_dir: Path = SCENES_DIR,
     config: NavConfig | None = None,
+    part: Callable[[EpisodeDataset], EpisodeDataset] = lambda dataset: dataset,
 ) -> Session:
     """Load a session: scenes by id, with episodes from a file or sampled as by Habitat's generator.
 
@@ -406,6 +407,7 @@ def open_session(
         renderer: renderer for agents with image sensors.
         scenes_dir: folder that the scene ids of Habitat's episodes are relative to.
         config: environment of the user's agent where there are no players; None: PointNav's.
+        part: the episodes to show, of those in the file.
 
     ArgumentError if there is no episode to show, EpisodeError for an episode that cannot be played.
     """
@@ -414,7 +416,7 @@ def open_session(
         config = dataclasses.replace(config, sensors=("depth", "rgb"))
     ids = scene_ids(scenes)
     if episodes is not None:
-        dataset = load_episodes(episodes)
+        dataset = part(load_episodes(episodes))
         check_kind(dataset, config.task_name)
         dataset = dataset.with_episodes(e for e in dataset if not ids or e.scene_id in ids)
         if not dataset:

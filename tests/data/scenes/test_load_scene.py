@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import trimesh
 from worlds import episodes_on, write_box, write_floor, write_json
 
 import batchnav
@@ -111,10 +112,39 @@ def test_a_navmesh_file_for_another_body_is_refused_where_a_body_is_asked_for(tm
     assert load_scene(tmp_path / "room.scene", WIDE).navmesh.settings == WIDE
 
 
-def test_a_prepared_scene_for_another_body_gives_way_to_its_mesh(tmp_path, bakes):
+def test_a_prepared_scene_is_baked_again_for_another_body(tmp_path, bakes, capfd):
+    """Once: the cache keeps the navmesh. One line names the body."""
     room = write_floor(tmp_path / "room.glb")
     prepare([mesh_source(room)])
-    assert load_scene(room, WIDE).navmesh.settings == WIDE and len(bakes) == 2
+    scene = tmp_path / "room.scene"
+    for _ in range(2):
+        for path in (room, scene):
+            assert load_scene(path, WIDE).navmesh.settings == WIDE
+    assert len(bakes) == 2 and capfd.readouterr().err.count("agent_radius 0.3 and agent_height 1.5") <= 1
+    room.unlink()
+    assert [each.navmesh.settings for each in load_all([str(scene)] * 2, settings=WIDE)] == [WIDE, WIDE]
+    assert load_scene(scene).navmesh.settings == NavMeshSettings()
+
+
+def test_islands_that_were_left_out_stay_left_out_for_another_body(tmp_path):
+    """Two floors, of which the import keeps the lower one; and a floor that looks down."""
+    lower, upper = trimesh.creation.box((6.0, 0.2, 6.0)), trimesh.creation.box((5.0, 0.2, 5.0))
+    upper.apply_translation((0.0, 4.0, 0.0))
+    trimesh.util.concatenate([lower, upper]).export(tmp_path / "two.ply")
+    (outcome,) = prepare([mesh_source(tmp_path / "two.ply").adjusted(islands="largest")], tmp_path / "out")
+    kept, whole = load_scene(outcome.path, WIDE).navmesh, load_scene(tmp_path / "two.ply", WIDE).navmesh
+    assert kept.num_islands == 1 and whole.num_islands == 2 and kept.sample(1)[0, 1] < 1.0
+    wall = trimesh.Trimesh([(0, 0, 0), (6, 0, 0), (6, 0, 6), (0, 0, 6)], [(0, 1, 2), (0, 2, 3)])
+    wall.export(tmp_path / "down.ply")
+    (outcome,) = prepare([mesh_source(tmp_path / "down.ply").adjusted(two_sided=True)], tmp_path / "out")
+    assert 25.0 < load_scene(outcome.path, WIDE).navmesh.area < load_scene(outcome.path).navmesh.area
+
+
+def test_a_body_that_fits_nowhere_is_named(tmp_path):
+    room = write_floor(tmp_path / "room.glb")
+    prepare([mesh_source(room)])
+    with pytest.raises(NavMeshError, match=r"room\.scene, for agent_radius 9"):
+        load_scene(tmp_path / "room.scene", NavMeshSettings(agent_radius=9.0))
 
 
 def test_a_navmesh_that_does_not_say_for_which_body_is_taken_with_a_warning(tmp_path, caplog):
