@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import multiprocessing
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -187,7 +188,7 @@ def mesh_to_bake(scene: Scene) -> TriangleMesh:
 def say_body(name: str, settings: NavMeshSettings) -> None:
     """Print a line that navmeshes are baked for another body, once per process and body; `name`: the first scene."""
     body = _body(settings)
-    if body not in _SAID:
+    if body not in _SAID and multiprocessing.current_process().name == "MainProcess":
         _SAID.add(body)
         announce(f"{name}: its navmesh is for another body: baked again for {body}, as those of further scenes; cached")
 
