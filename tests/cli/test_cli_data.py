@@ -164,7 +164,9 @@ def test_navmeshes_for_a_body(run, tmp_path, monkeypatch):
     assert "prepared" in run("data", "import", floor, "--out", "mine")
     assert load_scene("mine/floor.scene").navmesh.settings == NavMeshSettings()
     text = run("data", "make-episodes", "mine", *body, "--per-scene", 2, "--out", "few.json.gz")
-    assert "evaluate shortest_path --task pointnav --agent-radius 0.25 --agent-height 0.6 --episodes few.json.gz" in text
+    assert (
+        "evaluate shortest_path --task pointnav --agent-radius 0.25 --agent-height 0.6 --episodes few.json.gz" in text
+    )
     assert "radius_0.25m" in run("evaluate", "shortest_path", *body, "--episodes", "few.json.gz", "--device", "cpu")
     run("navmesh", "bake", "mine/floor.scene", *body, "--out", "wide.navmesh")
     assert NavMesh.load("wide.navmesh").area == load_scene("mine/floor.scene", wide).navmesh.area
