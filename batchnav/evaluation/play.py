@@ -14,6 +14,7 @@ from batchnav.errors import ArgumentError
 from batchnav.mapping.mapper import Mapper
 from batchnav.mapping.state import MapLayers
 from batchnav.observation import Spec
+from batchnav.renderers.bodies import SeenBodies
 from batchnav.runtime.console import Show
 from batchnav.types import Metric
 
@@ -63,6 +64,8 @@ class Recording(NamedTuple):
     """The task's descriptions of its metrics."""
     agent_map: AgentMap | None = None
     """The agent's map when it chose its last action; None for an agent without a map."""
+    seen: SeenBodies | None = None
+    """Moving bodies at each step, arrays [S, ...]; None for a world without them."""
 
 
 @torch.inference_mode()
@@ -136,12 +139,13 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
     lengths = np.zeros(n, int)
     metrics: list[dict[str, float]] = [{} for _ in range(n)]
     start = torch.ones(n, dtype=torch.bool, device=env.device)
-    positions, headings, actions = [], [], []
+    positions, headings, actions, others = [], [], [], []
     seen: dict[str, list[np.ndarray]] = {spec.name: [] for spec in env.specs if len(spec.shape) == 3}
     maps: list[AgentMap | None] = [None] * n
     while not lengths.all():
         positions.append(bodies.position.cpu().numpy().copy())
         headings.append(bodies.heading.cpu().numpy().copy())
+        others.append([column.cpu().numpy() for column in bodies_by_agent(env)])
         for name, images in seen.items():
             images.append(observations[name].cpu().numpy().copy())
         if env.mapper is not None:  # the step that ends an episode begins the map of the next one
@@ -155,6 +159,7 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
             lengths[i] = len(positions)
             metrics[i] = {name: float(info["episode"][name][i]) for name in info["episode"]}
     all_positions, all_headings, all_actions = (np.stack(rows, axis=1) for rows in (positions, headings, actions))
+    bodies_seen = [np.stack(rows, axis=1) for rows in zip(*others, strict=True)]
     recorded = {spec: np.stack(seen[spec.name], axis=1) for spec in env.specs if spec.name in seen}
     return [
         Recording(
@@ -168,9 +173,24 @@ def record(agent: Agent, env: NavEnv, seed: int = 0) -> list[Recording]:
             metrics=metrics[i],
             metric_specs=env.task.metric_specs,
             agent_map=maps[i],
+            seen=SeenBodies(*(column[i, : lengths[i]] for column in bodies_seen)) if bodies_seen else None,
         )
         for i in range(n)
     ]
+
+
+def bodies_by_agent(env: NavEnv) -> tuple[torch.Tensor, ...]:
+    """The moving bodies in each agent's world: copies of the columns of `SeenBodies`, [N, ...]; none without bodies."""
+    if (seen := env.frame.seen) is None:
+        return ()
+    rows = seen.world.long()
+    return *(column[rows] for column in seen[:-2]), torch.zeros_like(seen.world), seen.own.clone()
+
+
+def present(seen: SeenBodies, step: int) -> np.ndarray:
+    """Numbers of the bodies in the agent's world at a step, without the agent itself; `seen` has arrays [S, ...]."""
+    numbers = np.arange(min(int(seen.count[step]), seen.radius.shape[1]))
+    return numbers[numbers != seen.own[step]]
 
 
 def agent_map_of(mapper: Mapper, i: int) -> AgentMap:

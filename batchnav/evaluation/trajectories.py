@@ -15,13 +15,15 @@ from batchnav.data.goals import FailedEpisode, kind_of
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import image_sources
-from batchnav.evaluation.play import AgentMap, Images, agent_map_of
+from batchnav.evaluation.play import AgentMap, Images, agent_map_of, bodies_by_agent
 from batchnav.observation import ObservationSource
+from batchnav.renderers.bodies import SeenBodies
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import MAIN, FreeBodies
 from batchnav.sensors.frame import Frame, write_observations
 from batchnav.sensors.goal_mask import GoalCategorySensor
 from batchnav.sim.bodies import STOP
+from batchnav.types import MovingBodies
 
 STEPS_ON_DEVICE = 64
 """Steps whose poses are kept on the device before they are copied to the host together."""
@@ -40,6 +42,13 @@ class Trajectory(NamedTuple):
     """f32 [S]: tilt of every camera, radians, up positive."""
     actions: np.ndarray
     """i64 [S], or f32 [S, 2] for velocity control."""
+    seen: SeenBodies | None = None
+    """Moving bodies at each step, arrays [S, ...]; None for a world without them."""
+
+    def rows(self, steps: np.ndarray) -> Trajectory:
+        """These steps alone."""
+        seen = None if self.seen is None else SeenBodies(*(column[steps] for column in self.seen))
+        return Trajectory(*(part[steps] for part in self[:4]), seen)
 
 
 class _Seeds(NamedTuple):
@@ -72,7 +81,7 @@ class TrajectoryRecorder:
         # Record the pose first: an agent may turn the body of its environment while it acts.
         pose = bodies.position.clone(), bodies.heading.clone(), bodies.tilt.clone()
         actions = self.agent.act(observations, episode_start)
-        self._steps.append((*pose, actions.clone(), episode_start.clone()))
+        self._steps.append((*pose, actions.clone(), *bodies_by_agent(self.env), episode_start.clone()))
         if len(self._steps) == STEPS_ON_DEVICE:
             self._copy_to_host()
         return actions
@@ -94,7 +103,8 @@ class TrajectoryRecorder:
             i, k = number % n, number // n
             end = begins[i][k + 1] if k + 1 < len(begins[i]) else steps
             rows = slice(begins[i][k], end)
-            found.append(Trajectory(*(part[rows, i] for part in recorded)))
+            parts = [part[rows, i] for part in recorded]
+            found.append(Trajectory(*parts[:4], SeenBodies(*parts[4:]) if parts[4:] else None))
         return found
 
 
@@ -146,7 +156,12 @@ class PoseCameras:
 
     @torch.inference_mode()
     def images_at(
-        self, scene: np.ndarray, position: np.ndarray, heading: np.ndarray, tilt: np.ndarray
+        self,
+        scene: np.ndarray,
+        position: np.ndarray,
+        heading: np.ndarray,
+        tilt: np.ndarray,
+        seen: SeenBodies | None = None,
     ) -> dict[str, Images]:
         """Images from S poses by sensor. Sensor noise is sampled again and differs from that of the episode.
 
@@ -155,6 +170,7 @@ class PoseCameras:
             position: f32 [S, 3], positions of bodies on the navmesh, metres.
             heading: f32 [S], radians.
             tilt: f32 [S], tilt of every camera, radians.
+            seen: moving bodies at each pose, arrays [S, ...]; None: none.
         """
         n = len(self.carriers.heading)
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.images}
@@ -163,11 +179,29 @@ class PoseCameras:
             count = len(heading[rows])
             for target, source in zip(self.carriers[:4], (scene, position, heading, tilt), strict=True):
                 target[:count] = torch.from_numpy(source[rows])
+            self._show(None if seen is None else SeenBodies(*(column[rows] for column in seen)))
             self.carriers.steps[:count] = torch.arange(first, first + count, dtype=torch.int64, device="cpu")
             write_observations(self.frame, self.sources, self.images)
             for name, images in self.images.items():
                 parts[name].append(images[:count].cpu().numpy().copy())
         return {spec.name: Images(spec, np.concatenate(parts[spec.name])) for spec in self.specs}
+
+    def _show(self, seen: SeenBodies | None) -> None:
+        """Show moving bodies, arrays [S, ...] for the first S cameras; None: none."""
+        if seen is None:
+            if self.frame.seen is not None:
+                self.frame.show_bodies(None)
+            return
+        shown = self.frame.seen
+        if shown is None or shown.radius.shape[1] != seen.radius.shape[1]:
+            n, device = len(self.carriers.heading), self.frame.device
+            columns = (torch.from_numpy(np.zeros((n, *column.shape[1:]), column.dtype)) for column in seen)
+            *bodies, _, own = (column.to(device) for column in columns)
+            self.frame.show_bodies(MovingBodies(*bodies), own=own)
+            shown = self.frame.seen
+        for name, target, source in zip(SeenBodies._fields, shown, seen, strict=True):
+            if name != "world":
+                target[: len(source)] = torch.from_numpy(source)
 
 
 def images_along(
@@ -182,7 +216,8 @@ def images_along(
     """
     for scene, trajectory in zip(scenes, trajectories, strict=True):
         rows = np.full(len(trajectory.headings), scene, np.int32)
-        yield cameras.images_at(rows, trajectory.positions, trajectory.headings, trajectory.tilts)
+        poses = trajectory.positions, trajectory.headings, trajectory.tilts
+        yield cameras.images_at(rows, *poses, seen=trajectory.seen)
 
 
 @torch.inference_mode()

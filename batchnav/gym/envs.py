@@ -20,6 +20,8 @@ from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import needed_appearance
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
+from batchnav.evaluation.play import bodies_by_agent
+from batchnav.renderers.bodies import SeenBodies
 from batchnav.runtime.checks import Seeds, check_open
 from batchnav.runtime.conversion import OUTPUTS, as_actions, to_output
 from batchnav.scene.appearance import FROM_FILES
@@ -74,6 +76,8 @@ class FrameRenderer:
         plan = self._maps[key].copy()
         if target is not None:
             plan.draw_goal(target[i].cpu().numpy(), self.env.task.target_radius)
+        if columns := bodies_by_agent(self.env):
+            plan.draw_bodies(SeenBodies(*(column[i : i + 1].cpu().numpy() for column in columns)), 0)
         plan.draw_path(np.array(self._paths[i]))
         plan.draw_start(self._paths[i][-1], float(bodies.heading[i]), BLUE)
         return plan

@@ -15,7 +15,7 @@ from PIL import Image
 from batchnav.data.goals import kind_of
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, format_interval, summarise
-from batchnav.evaluation.play import AgentMap, Images
+from batchnav.evaluation.play import AgentMap, Images, present
 from batchnav.evaluation.players import Player, PolicyPlayer
 from batchnav.evaluation.run import DISTANCES, Evaluation, Played, by_category, failure_table, properties, quantiles
 from batchnav.evaluation.trajectories import Trajectory, meanings_of
@@ -109,6 +109,17 @@ def packed_trajectory(plan: TopDownMap, trajectory: Trajectory) -> str:
     degrees = np.rad2deg(trajectory.headings.astype(np.float64)) % 360.0
     numbers = np.concatenate([places, degrees[:, None]], axis=1).round()
     return base64.b64encode(numbers.clip(-32768, 32767).astype("<i2").tobytes()).decode()
+
+
+def packed_bodies(plan: TopDownMap, trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Moving bodies of an episode for the page's script: radius in pixels, and path as `packed_trajectory`."""
+    if (seen := trajectory.seen) is None:
+        return []
+    found = []
+    for k in present(seen, 0):
+        path = packed_trajectory(plan, trajectory._replace(positions=seen.position[:, k], headings=seen.heading[:, k]))
+        found.append({"radius": round(float(seen.radius[0, k]) * plan.pixels_per_metre, 1), "path": path})
+    return found
 
 
 def places(plan: TopDownMap, points: np.ndarray) -> list[list[float]]:
@@ -330,9 +341,7 @@ def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> li
     ranges = {name: config.depth for name in config.sensors if name.split("_")[-1] == "depth"}
     metres = {name: (depth.min_depth, depth.max_depth) for name, depth in ranges.items()}
     steps = [shown_steps(len(played.trajectories[i].headings)) for i in numbers]
-    trajectories = [
-        Trajectory(*(part[kept] for part in played.trajectories[i])) for i, kept in zip(numbers, steps, strict=True)
-    ]
+    trajectories = [played.trajectories[i].rows(kept) for i, kept in zip(numbers, steps, strict=True)]
     seen = evaluation.images_along(config, played.episodes["scene"][numbers], trajectories)
     goals = evaluation.goal_images(config, numbers)
     return [
@@ -350,6 +359,7 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
     found: dict[str, Any] = {
         "plan": number, "paths": [packed_trajectory(plan, each.trajectories[i]) for each in played], "films": {},
         "goal": None, "shortest": [], "category": None, "map": None,
+        "bodies": packed_bodies(plan, played[0].trajectories[i]),
     }  # fmt: skip
     episode = evaluation.episodes[i]
     kind = kind_of(played[0].player.config.task_name)

@@ -11,11 +11,12 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from batchnav.errors import ArgumentError
-from batchnav.evaluation.play import AgentMap
+from batchnav.evaluation.play import AgentMap, present
 from batchnav.mapping.state import SIDE, MapLayers
 from batchnav.navmesh.data import surface
 from batchnav.navmesh.islands import main_island
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.renderers.bodies import SeenBodies
 from batchnav.types import TriangleMesh
 
 BLUE, ORANGE, GREEN, PURPLE = (0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167)
@@ -139,6 +140,17 @@ class TopDownMap:
         dot = 3.0 * OVERSAMPLING
         self._draw.ellipse([x - ring, y - ring, x + ring, y + ring], fill=PAPER, outline=colour, width=2 * OVERSAMPLING)
         self._draw.ellipse([x - dot, y - dot, x + dot, y + dot], fill=colour)
+
+    def draw_bodies(self, seen: SeenBodies, step: int, colour: tuple = PURPLE) -> None:
+        """Draw people and other moving bodies at a step, as discs, with their paths up to it.
+
+        `seen`: arrays [S, ...] of the steps of an episode.
+        """
+        for k in present(seen, step):
+            self.draw_path(seen.position[: step + 1, k], colour, width=1.5)
+            (x, y), metres = self.to_pixels(seen.position[step, k]) * OVERSAMPLING, float(seen.radius[step, k])
+            r = max(metres * self.pixels_per_metre, 2.0) * OVERSAMPLING
+            self._draw.ellipse([x - r, y - r, x + r, y + r], fill=colour, outline=PAPER, width=OVERSAMPLING)
 
     def draw_view_points(self, points: np.ndarray, colour: tuple = AMBER) -> None:
         """Draw places f32 [K, 3] as small dots."""

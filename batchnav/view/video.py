@@ -115,6 +115,8 @@ HOLD_SECONDS = 1.5
 def draw_episode(plan: TopDownMap, recording: Recording, shortest: np.ndarray | None) -> None:
     """Draw an episode on a map: the agent's path and start; also goal and shortest path f32 [K, 3] if there are any."""
     _draw_goal(plan, recording, shortest)
+    if recording.seen is not None:
+        plan.draw_bodies(recording.seen, len(recording.positions) - 1)
     plan.draw_path(recording.positions, BLUE)
     plan.draw_start(recording.positions[0], float(recording.headings[0]))
 
@@ -177,6 +179,8 @@ def _draw_goal(plan: TopDownMap, recording: Recording, shortest: np.ndarray | No
 
 
 def _frame(plan: TopDownMap, recording: Recording, step: int) -> Image.Image:
+    if recording.seen is not None:
+        plan.draw_bodies(recording.seen, step)
     plan.draw_path(recording.positions[: step + 1], BLUE)
     plan.draw_start(recording.positions[step], float(recording.headings[step]), BLUE)
     side = plan.size[1]

@@ -6,15 +6,17 @@ import sys
 import numpy as np
 import pytest
 import torch
+from moving_bodies import made
 from PIL import Image
 
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.play import Images, Recording
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.observation import Spec
+from batchnav.renderers.bodies import SeenBodies
 from batchnav.tasks.goal_task import METRIC_SPECS, METRICS
 from batchnav.types import TriangleMesh
-from batchnav.view.topdown import BLUE, FLOOR, GREEN, INK, ORANGE, PAPER, TopDownMap, slice_mesh
+from batchnav.view.topdown import BLUE, FLOOR, GREEN, INK, ORANGE, PAPER, PURPLE, TopDownMap, slice_mesh
 from batchnav.view.video import (
     CAPTION,
     HOLE,
@@ -157,6 +159,21 @@ def test_video_frames(room, steps, tmp_path):
     with Image.open(tmp_path / "episode.gif") as gif:
         assert gif.size == frames[0].size and gif.format == "GIF"
     assert [p.name for p in tmp_path.iterdir()] == ["episode.gif"]
+
+
+def test_videos_show_people_and_their_paths(room):
+    _, navmesh = room
+    plan, recording = TopDownMap(navmesh, size=160), walk(10)
+    bodies = made(position=np.tile(np.float32([[[2.0, 0, 2.5], [4.0, 0, 2.5]]]), (10, 1, 1)))
+    bodies.position[:, 0, 0] += torch.linspace(0, 1, 10)
+    world, own = torch.arange(10, dtype=torch.int32), torch.ones(10, dtype=torch.int32)  # the second is the agent
+    seen = SeenBodies(*(column.numpy() for column in (*bodies, world, own)))
+    plain, shown = (video_frames(plan, each, None)[-1] for each in (recording, recording._replace(seen=seen)))
+    changed = np.argwhere((np.asarray(plain) != np.asarray(shown)).any(-1))[:, ::-1] - [plan.size[1] + 6, 0]
+    at = plan.to_pixels(np.float32([[3.0, 0, 2.5], [2.0, 0, 2.5], [4.0, 0, 2.5]]))
+    near = [np.linalg.norm(changed - place, axis=1).min() for place in at]
+    assert near[0] < 1.5 and near[1] < 1.5 and near[2] > 5  # person and path, not the agent itself
+    assert shown.getpixel((round(at[0, 0]) + plan.size[1] + 6, round(at[0, 1]))) == PURPLE
 
 
 def test_a_film_is_an_mp4_of_all_frames(tmp_path, monkeypatch):

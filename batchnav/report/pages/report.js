@@ -2,7 +2,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const SUBPIXELS = 16;
 const get = id => document.getElementById(id);
 const body = get("list").tBodies[0], slider = get("step");
-let shown = null, paths = [], timer = null;
+let shown = null, paths = [], bodies = [], timer = null;
 
 // Text as HTML: agents are named after folders, whose names hold anything.
 function escaped(text) {
@@ -30,6 +30,7 @@ function show(row) {
   row.classList.add("shown");
   const episode = data.episodes[row.dataset.row], plan = data.plans[episode.plan];
   paths = episode.paths.map(unpack);
+  bodies = episode.bodies.map(b => ({radius: b.radius, path: unpack(b.path)}));
   const points = list => list.map(p => p[0] + "," + p[1]).join(" ");
   const goal = episode.goal && `<circle cx="${episode.goal[0]}" cy="${episode.goal[1]}" r="${episode.goal[2]}" fill="#fff" stroke="#D55E00"
     stroke-width="2"/><circle cx="${episode.goal[0]}" cy="${episode.goal[1]}" r="2.5" fill="#D55E00"/>`;
@@ -41,6 +42,7 @@ function show(row) {
   get("map").setAttribute("viewBox", `0 0 ${plan.size[0]} ${plan.size[1]}`);
   get("map").innerHTML = `<image href="${plan.source}" width="${plan.size[0]}" height="${plan.size[1]}"/>` + own + seen + (goal || "") +
     `<polyline points="${points(episode.shortest)}" class="path" stroke="#D55E00" stroke-dasharray="6 5"/>` +
+    bodies.map(b => `<polyline class="path body" stroke="#CC79A7" opacity=".6"/><circle class="body" r="${b.radius}" fill="#CC79A7"/>`).join("") +
     paths.map((_, a) => `<polyline class="path agent" stroke="${colours[a]}" opacity="${a ? .7 : 1}"/>`).reverse().join("") +
     paths.map((_, a) => `<path class="arrow" d="M0 -10 L7 7 L0 3.5 L-7 7 Z" fill="${colours[a]}" stroke="#fff"/>`).reverse().join("");
   get("views").innerHTML = Object.entries(episode.films).map(([a, film]) => film.strips.map(s =>
@@ -60,6 +62,11 @@ function draw() {
     const k = Math.min(step, path.length - 1), [x, y, heading] = path[k];
     get("map").querySelectorAll(".agent")[n - 1 - a].setAttribute("points", path.slice(0, k + 1).map(p => p[0] + "," + p[1]).join(" "));
     get("map").querySelectorAll(".arrow")[n - 1 - a].setAttribute("transform", `translate(${x} ${y}) rotate(${-heading})`);
+  });
+  bodies.forEach((body, b) => {
+    const k = Math.min(step, body.path.length - 1), [line, disc] = [0, 1].map(n => get("map").querySelectorAll(".body")[2 * b + n]);
+    line.setAttribute("points", body.path.slice(0, k + 1).map(p => p[0] + "," + p[1]).join(" "));
+    disc.setAttribute("transform", `translate(${body.path[k][0]} ${body.path[k][1]})`);
   });
   get("views").querySelectorAll("image").forEach(image => {
     const d = image.dataset, k = Math.min(Math.floor(Math.min(step, paths[d.agent].length - 1) / d.every), d.count - 1);

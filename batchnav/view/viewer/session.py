@@ -25,9 +25,10 @@ from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import goal_categories_of, needed_appearance
 from batchnav.errors import ArgumentError
-from batchnav.evaluation.play import AgentMap, Images, agent_map_of, evaluate
+from batchnav.evaluation.play import AgentMap, Images, agent_map_of, bodies_by_agent, evaluate
 from batchnav.evaluation.players import Player
 from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder, goal_images
+from batchnav.renderers.bodies import SeenBodies
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors.camera import MAIN, CameraConfig
@@ -82,17 +83,17 @@ class Driver:
     def __init__(self, env: NavEnv):
         self.env, self.ended = env, False
         self.env.reset()
-        self.rows: list[tuple[np.ndarray, float, float, int]] = []
+        self.rows: list[tuple[np.ndarray, float, float, tuple[np.ndarray, ...], int]] = []
         self.metrics: dict[str, float] = {}
 
     @property
     def track(self) -> Track:
         """The trajectory up to the agent's current pose."""
         rows = self.rows if self.ended else [*self.rows, (*self._pose(), STOP)]
-        positions, headings, tilts, actions = (np.array(column) for column in zip(*rows, strict=True))
-        return Track(
-            Trajectory(positions, headings.astype(np.float32), tilts.astype(np.float32), actions), self.metrics
-        )
+        positions, headings, tilts, seen, actions = zip(*rows, strict=True)
+        bodies = SeenBodies(*(np.stack(column) for column in zip(*seen, strict=True))) if seen[0] else None
+        poses = np.array(positions), np.array(headings, np.float32), np.array(tilts, np.float32)
+        return Track(Trajectory(*poses, np.array(actions), bodies), self.metrics)
 
     @torch.inference_mode()
     def step(self, action: int) -> None:
@@ -105,9 +106,10 @@ class Driver:
         if self.ended:
             self.metrics = {name: float(values[0]) for name, values in info["episode"].items()}
 
-    def _pose(self) -> tuple[np.ndarray, float, float]:
-        bodies = self.env.sim.bodies
-        return bodies.position[0].cpu().numpy().copy(), float(bodies.heading[0]), float(bodies.tilt[0])
+    def _pose(self) -> tuple[np.ndarray, float, float, tuple[np.ndarray, ...]]:
+        """Position, heading, tilt, and moving bodies of the agent's world."""
+        bodies, others = self.env.sim.bodies, tuple(column[0].cpu().numpy() for column in bodies_by_agent(self.env))
+        return bodies.position[0].cpu().numpy().copy(), float(bodies.heading[0]), float(bodies.tilt[0]), others
 
 
 class Session:
@@ -238,9 +240,8 @@ class Session:
         trajectory = self.track(name).trajectory
         k = min(step, len(trajectory.headings) - 1)
         scene = np.array([self.scene_index], np.int32)
-        images = self._cameras[name].images_at(
-            scene, *(part[k : k + 1] for part in (trajectory.positions, trajectory.headings, trajectory.tilts))
-        )
+        pose = trajectory.rows(np.array([k]))
+        images = self._cameras[name].images_at(scene, pose.positions, pose.headings, pose.tilts, seen=pose.seen)
         return {sensor: colour(values[0], spec) for sensor, (spec, values) in (images | self._goal_seen(name)).items()}
 
     def _goal_seen(self, name: str) -> dict[str, Images]:
@@ -284,6 +285,8 @@ class Session:
         for name, colour_of_name in colours.items():
             trajectory = self.track(name).trajectory
             k = min(step, len(trajectory.headings) - 1)
+            if trajectory.seen is not None and name == next(iter(colours)):
+                plan.draw_bodies(trajectory.seen, k)
             plan.draw_path(trajectory.positions[: k + 1], colour_of_name)
             plan.draw_start(trajectory.positions[k], float(trajectory.headings[k]), colour_of_name)
         plan.draw_scale_bar()
