@@ -78,10 +78,11 @@ class TrajectoryRecorder:
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """The agent's actions."""
         bodies = self.env.sim.bodies
-        # Record the pose first: an agent may turn the body of its environment while it acts.
+        # Record the poses first: an agent may turn the body of its environment while it acts.
         pose = bodies.position.clone(), bodies.heading.clone(), bodies.tilt.clone()
+        others = bodies_by_agent(self.env)
         actions = self.agent.act(observations, episode_start)
-        self._steps.append((*pose, actions.clone(), *bodies_by_agent(self.env), episode_start.clone()))
+        self._steps.append((*pose, actions.clone(), *others, episode_start.clone()))
         if len(self._steps) == STEPS_ON_DEVICE:
             self._copy_to_host()
         return actions

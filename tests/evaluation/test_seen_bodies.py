@@ -21,7 +21,7 @@ class Turning:
         self.bodies = bodies
 
     def reset(self, num_envs):
-        self.bodies.position[:, 0, 0] = -1.0
+        pass
 
     def act(self, observations, episode_start):
         self.bodies.position[:, 0, 0] += 0.2
@@ -31,8 +31,8 @@ class Turning:
 def crowded():
     """Two agents in a room with a person each, and a second one in the first world."""
     bank = SceneBank.pack([room_scene()], "cpu")
-    env = NavEnv(bank, 2, sensors=("depth",), height=12, width=12, max_steps=STEPS)
-    bodies = made(position=np.tile(np.float32([[0, 0, -1.5], [1.5, 0, 0]]), (2, 1, 1)), count=[2, 1])
+    env = NavEnv(bank, 2, sensors=("depth",), height=12, width=12, max_steps=STEPS, turn_angle_deg=60.0)
+    bodies = made(position=np.tile(np.float32([[-1, 0, -1.5], [1.5, 0, 0]]), (2, 1, 1)), count=[2, 1])
     env.show_bodies(bodies)
     return env, Turning(bodies)
 
@@ -50,6 +50,7 @@ def test_images_along_a_trajectory_show_the_bodies_of_its_steps():
     env, agent = crowded()
     (film, _) = record(agent, env, seed=1)
     recorder = TrajectoryRecorder(agent, env)
+    agent.bodies.position[:, 0, 0] = -1.0
     observation, _ = env.reset(seed=1)
     recorder.reset(2)
     start = torch.ones(2, dtype=torch.bool)
