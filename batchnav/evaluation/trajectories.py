@@ -48,7 +48,9 @@ class Trajectory(NamedTuple):
     def rows(self, steps: np.ndarray) -> Trajectory:
         """These steps alone."""
         seen = None if self.seen is None else SeenBodies(*(column[steps] for column in self.seen))
-        return Trajectory(*(part[steps] for part in self[:4]), seen)
+        parts = self.positions, self.headings, self.tilts, self.actions
+        positions, headings, tilts, actions = (part[steps] for part in parts)
+        return Trajectory(positions, headings, tilts, actions, seen)
 
 
 class _Seeds(NamedTuple):
@@ -104,8 +106,8 @@ class TrajectoryRecorder:
             i, k = number % n, number // n
             end = begins[i][k + 1] if k + 1 < len(begins[i]) else steps
             rows = slice(begins[i][k], end)
-            parts = [part[rows, i] for part in recorded]
-            found.append(Trajectory(*parts[:4], SeenBodies(*parts[4:]) if parts[4:] else None))
+            positions, headings, tilts, actions, *seen = (part[rows, i] for part in recorded)
+            found.append(Trajectory(positions, headings, tilts, actions, SeenBodies(*seen) if seen else None))
         return found
 
 
@@ -199,8 +201,7 @@ class PoseCameras:
             columns = (torch.from_numpy(np.zeros((n, *column.shape[1:]), column.dtype)) for column in seen)
             *bodies, _, own = (column.to(device) for column in columns)
             self.frame.show_bodies(MovingBodies(*bodies), own=own)
-            shown = self.frame.seen
-        for name, target, source in zip(SeenBodies._fields, shown, seen, strict=True):
+        for name, target, source in zip(SeenBodies._fields, self.frame.seen or (), seen, strict=True):
             if name != "world":
                 target[: len(source)] = torch.from_numpy(source)
 
