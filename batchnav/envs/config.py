@@ -190,9 +190,10 @@ class NavConfig(Sections):
 
     @property
     def with_fixed_cameras(self) -> Self:
-        """The configuration without camera ranges, for evaluation: ranges apply to training only."""
+        """The configuration for evaluation: camera ranges and several robots in a world are for training only."""
+        world = dataclasses.replace(self.world, agents_per_world=1)
         fixed = {name: camera.fixed for name, camera in self.cameras.items()}
-        return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed)
+        return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed, world=world)
 
     @property
     def sensor_settings(self) -> dict[str, Any]:

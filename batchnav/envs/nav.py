@@ -19,6 +19,7 @@ from batchnav.data.episodes import Episode
 from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import GOALS, kind_of
+from batchnav.data.people import COUNT
 from batchnav.data.play import check_kind, load_played_scenes, named
 from batchnav.envs.arguments import (
     EnvOptions,
@@ -173,8 +174,9 @@ class NavEnv(gym.vector.VectorEnv):
         episodes: fixed episodes to play in turn instead of sampled ones: a table, or those of a file, whose scene ids
             are the names of the scenes. The scenes get the goals of the file. `from_episodes` also loads the scenes.
         options: fields of `batchnav.envs.arguments.EnvOptions` (`final_observation`, `renderer`, `first_env`, `copy`,
-            `output`, `autoreset_mode`, `material_library`), and fields of the configuration's body, main camera,
-            sensors and task, such as `height=128`, which replace those of `config`.
+            `output`, `autoreset_mode`, `material_library`, `scripted_bodies`), and fields of the configuration's body,
+            main camera, world, sensors and task, such as `height=128` or `people=(1, 6)`, which replace those of
+            `config`.
 
     ArgumentError or ConfigError for invalid arguments; ArgumentError for a step before the first `reset` and for any
     call after `close`; EpisodeError for a scene without episodes; NavMeshError for a bank, a scene with a navmesh
@@ -302,7 +304,7 @@ class NavEnv(gym.vector.VectorEnv):
             scenes = load_played_scenes(dataset, scenes_dir, whole.body.navmesh, appearance, device)
         with named(dataset):
             played: Any = dataset.episodes
-            if isinstance(scenes, SceneBank):
+            if isinstance(scenes, SceneBank) and not any(COUNT in each.info for each in dataset):
                 played = kind_of(task).table(played, scenes)
             return cls(scenes, num_envs, device, seed, task, config, sensors, played, **options)
 

@@ -175,7 +175,7 @@ class SocialNav(PointNav):
 
     Config = SocialNavConfig
     title = "Social navigation"
-    episode_file = "social_{split}.json.gz"
+    episode_file = "socialnav_{split}.json.gz"
     among_people = True
     reference_agents = (
         "random", "forward", "greedy", "map_planner", "map_planner_anticipation", "shortest_path", "orca",

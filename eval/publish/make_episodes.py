@@ -22,6 +22,8 @@ the houses share with HM3D.
 `instance_imagenav_val` has 20 episodes in each of 10 houses, with objects of ObjectNav's categories. The file has the
 cameras of the images that the episodes show.
 
+`socialnav_val` has the same kind of episodes in houses as `val`, with 1 to 6 people in each: their starts and waypoints.
+
 `imagenav_val` and `imagenav_test` have three levels of distance in equal parts (`data.goals.pose.LEVELS`), also
 with straight paths.
 
@@ -46,6 +48,7 @@ from batchnav.data.formats import EpisodeDataset
 from batchnav.data.goals import GOALS
 from batchnav.data.goals.category import CategoryGoals
 from batchnav.data.goals.point import generate_episodes, generate_imagenav, generate_starts
+from batchnav.data.people import with_people
 from batchnav.data.play import check_episodes
 from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS
@@ -93,10 +96,22 @@ def main(procthor: Path | None = None) -> None:
         write(f"starts_{split}.json.gz", houses, generate_starts)
         houses = (load_scene(f"house:{seed}", appearance=False) for seed in SPLITS[split])
         write(f"imagenav_{split}.json.gz", houses, generate_imagenav)
+    write_social()
     for name, kind, family, split, num_scenes in OBJECT_FILES:
         seeds = FAMILIES[family].splits[split]
         scenes = (load_scene(f"{family}:{seed}") for seed in seeds)
         write_searches(f"{name}.json.gz", kind, scenes, num_scenes)
+
+
+def write_social() -> None:
+    """Write `socialnav_val`."""
+    config = PRESETS["socialnav_houses"]
+
+    def generate(scene: Scene, number: int) -> list[Episode]:
+        return with_people(generate_episodes(scene, number), scene, config.world, config.body)
+
+    houses = (load_scene(f"house:{seed}", appearance=False) for seed in SPLITS["val"])
+    write("socialnav_val.json.gz", houses, generate)
 
 
 def write_searches(
