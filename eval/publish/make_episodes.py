@@ -22,7 +22,8 @@ the houses share with HM3D.
 `instance_imagenav_val` has 20 episodes in each of 10 houses, with objects of ObjectNav's categories. The file has the
 cameras of the images that the episodes show.
 
-`socialnav_val` has the same kind of episodes in houses as `val`, with 1 to 6 people in each: their starts and waypoints.
+`socialnav_val` has the same kind of episodes in houses as `val`, with 1 to 6 people in each: their starts and
+waypoints.
 
 `imagenav_val` and `imagenav_test` have three levels of distance in equal parts (`data.goals.pose.LEVELS`), also
 with straight paths.
