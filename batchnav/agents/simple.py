@@ -1,4 +1,7 @@
-"""Forward, random and greedy agents, which read only the goal sensor; map planners; velocity control of all of them."""
+"""Forward, random and greedy agents, which read only the goal sensor; map planners; velocity control of all of them.
+
+Agents stop by their distance to the goal in space, as success is measured; the goal sensor's is that in the plane.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,7 @@ class ForwardAgent:
 
     def __init__(self, env: NavEnv, radius: float | None = None):
         self.radius = env.task.target_radius if radius is None else radius
+        self._position, self._goal = env.sim.bodies.position, getattr(env.task, "goal_position", None)
 
     def reset(self, num_envs: int) -> None:
         """Do nothing: the agent keeps no state."""
@@ -41,7 +45,12 @@ class ForwardAgent:
         actions = self.move(observations, len(episode_start), episode_start.device)
         if GOAL_SENSOR not in observations:
             return actions
-        return torch.where(observations[GOAL_SENSOR][:, 0] < self.radius, STOP, actions)
+        return torch.where(self.distance(observations) < self.radius, STOP, actions)
+
+    def distance(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Distance to the goal in space, f32 [N], metres."""
+        in_plane = observations[GOAL_SENSOR][:, 0]
+        return in_plane if self._goal is None else torch.hypot(in_plane, (self._goal - self._position)[:, 1])
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
         """Actions outside the stopping radius, i64 [N]."""

@@ -226,6 +226,8 @@ class Mapper:
         goal: f32 [N, 2]: the goal sensor's distance, metres, and bearing, radians; a live tensor. None: no goal.
         max_climb: height of the highest step that the agents climb, metres, as their navmeshes are baked for.
         with_ego_map: True to render the egocentric map.
+        goal_level: f32 [N, 3]: points at the height of the goals, metres; a live tensor. None: goals are level with
+            the agents.
     """
 
     def __init__(
@@ -237,6 +239,7 @@ class Mapper:
         goal: torch.Tensor | None,
         max_climb: float,
         with_ego_map: bool = True,
+        goal_level: torch.Tensor | None = None,
     ):
         n, device = len(bodies.heading), bodies.heading.device
         goal = torch.zeros(n, 2, dtype=torch.float32, device=device) if goal is None else goal
@@ -249,7 +252,8 @@ class Mapper:
         self.map_state, self._search, self.waypoint, self.ego_map = self.arrays(
             n, self._searches, device, bool(weights), with_ego_map
         )
-        self._agents = view(Agents(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal))
+        level = bodies.position if goal_level is None else goal_level
+        self._agents = view(Agents(bodies.position, bodies.heading, bodies.episode, bodies.collisions, goal, level))
         self._bodies, self._goal = bodies, goal
         self._schedule = Schedule.empty(n, device)
         self._run: tuple[Cameras, Callable[[torch.Tensor], None]] | None = None

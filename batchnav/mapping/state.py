@@ -182,6 +182,8 @@ class Agents(NamedTuple):
     """i32 [N]: collisions of the running episode."""
     goal: Any
     """f32 [N, 2]: distance to the goal in the plane, metres, and its bearing, radians, positive to the left."""
+    goal_level: Any
+    """f32 [N, 3]: points at the height of the goals, metres."""
 
 
 class MapCameras(NamedTuple):

@@ -87,17 +87,26 @@ def find_waypoint(lane, lanes, i, row, agents, state, search_out):
             break
 
 
+@inline_function
+def _goal_distance(i, agents):
+    """Distance of the goal in space, metres, as success measures it; the goal sensor's is that in the plane."""
+    in_plane, rise = agents.goal[i, 0], agents.goal_level[i, 1] - agents.position[i, 1]
+    if rise == np.float32(0.0):
+        return in_plane
+    return np.float32(math.sqrt(in_plane * in_plane + rise * rise))
+
+
 @lean_function
 def write_waypoint(i, row, agents, search, state_out, waypoint_out):
     """Write distance and bearing of the waypoint, and store the path cost for the next step.
 
     The distance is the straight line to the waypoint plus the path cost from there, in metres of free cells. Distance
-    and bearing are those of the goal sensor where the goal is in line of sight or there is no path. During the initial
-    scan the distance is the goal sensor's and the bearing is SCAN_BEARING.
+    and bearing are those of the goal where it is in line of sight or there is no path. During the initial scan the
+    distance is that of the goal and the bearing is SCAN_BEARING.
     """
     u, v, _, _, _, goal = locate(i, agents, state_out)
     position, length = search.counters[row, POSITION], state_out.path_length[i]
-    waypoint_out[i, 0], waypoint_out[i, 1] = agents.goal[i, 0], agents.goal[i, 1]
+    waypoint_out[i, 0], waypoint_out[i, 1] = _goal_distance(i, agents), agents.goal[i, 1]
     state_out.expected_cost[i] = state_out.cost_to_go[i, position] if length > 0 else np.int32(0)
     if is_scanning(i, state_out):
         waypoint_out[i, 1] = SCAN_BEARING

@@ -306,3 +306,35 @@ def test_velocity_ranges_without_discrete_actions_are_refused(room, velocity):
     env = make_env(room, [(1.0, 3.0, SOUTH, 5.0, 3.0)], control="velocity", velocity=velocity)
     with pytest.raises(ConfigError, match=r"body\.velocity: found .* m/s and .* deg/s, expected 0 m/s and a forward"):
         make_reference_agent("shortest_path", env)
+
+
+@pytest.fixture(scope="module")
+def ramp():
+    """A floor of 8 x 4 m that falls by 0.3 m for each metre along x."""
+    corners = np.array([(x, -0.3 * x, z) for x, z in ((0, 0), (0, 4), (8, 4), (8, 0))], np.float32)
+    return make_scene("ramp", TriangleMesh(corners, np.array([(0, 1, 2), (0, 2, 3)], np.int32)))
+
+
+@pytest.mark.parametrize("agent", ["forward", "greedy", "map_planner", "shortest_path"])
+def test_agents_on_a_slope_stop_where_success_counts(agent, ramp):
+    """After whole steps downhill, the goal is 0.195 m away in the plane, which is 0.204 m in space: one more step."""
+    starts = np.array([(1.0 + 0.3 * k, -0.3, 0.5 + 0.3 * k) for k in range(9)], np.float32)
+    goals = starts + np.array([(1.195 + 0.25 * k, -0.36, 0.0) for k in range(9)], np.float32)
+    starts, goals = ramp.navmesh.snap(starts), ramp.navmesh.snap(goals)
+    heading, scene = np.full(9, EAST, np.float32), torch.zeros(9, dtype=torch.int32)
+    episodes = EpisodeTable(scene, *map(torch.from_numpy, (starts, heading, goals)))
+    config = agent_config(agent, PointNavEnv([ramp], 1, "cpu", sensors=()).config)
+    env = PointNavEnv([ramp], 9, "cpu", episodes=episodes, config=config)
+    found = evaluate(make_reference_agent(agent, env), env, 9)
+    assert found["success"].all() and (found["distance_to_goal"] < 0.1).all()
+
+
+def test_the_distance_of_a_waypoint_in_sight_is_that_in_space(ramp):
+    sensors = {"sensors": ("depth", "waypoint"), "height": 16, "width": 16}
+    env = PointNavEnv([ramp], 8, "cpu", min_detour_ratio=1.0, **sensors)
+    observation, _ = env.reset(seed=3)
+    space = np.linalg.norm((env.task.goal_position - env.sim.bodies.position).numpy(), axis=1)
+    in_sight = np.abs((observation["waypoint"] - observation["pointgoal"])[:, 1].numpy()) < 1e-6
+    assert in_sight.sum() > 4
+    assert observation["waypoint"][:, 0].numpy()[in_sight] == pytest.approx(space[in_sight], abs=1e-5)
+    assert np.abs(space - observation["pointgoal"][:, 0].numpy()).max() > 0.05

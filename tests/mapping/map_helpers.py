@@ -87,7 +87,7 @@ def kernel_arguments():
     device, vector, scalar = torch.device("cpu"), torch.zeros(1, 3), torch.zeros(1)
     records = {
         "cameras": MapCameras(vector, scalar, scalar, scalar, vector),
-        "agents": Agents(vector, scalar, scalar.int(), scalar.int(), torch.zeros(1, 2)),
+        "agents": Agents(vector, scalar, scalar.int(), scalar.int(), torch.zeros(1, 2), vector),
         "parameters": MappingParameters(*[np.float32(0.0)] * 6),
         "schedule": Schedule.empty(1, device),
         "search": SearchBuffers.empty(1, device),
