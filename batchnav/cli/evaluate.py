@@ -6,8 +6,12 @@
     batchnav evaluate shortest_path --episodes data/datasets/pointnav/gibson/v1/val/val.json.gz
     torchrun --nproc-per-node 2 -m batchnav evaluate runs/mine      # each process plays a share of the episodes
 
-Each agent plays every episode once. SPL uses the geodesic distance of the navmesh at the start, as in Habitat; episodes
-whose file states another distance are listed. The command prints tables and writes `results.json` to --out
+Each agent plays every episode once, in the environment of its training, or of its task. `--agent-radius` and others
+change it. `--env.KEY VALUE` after the agents changes any key of training's section `env`, which `batchnav train
+--help-all` lists: `batchnav evaluate greedy --env.body.turn-angle-deg 30`.
+
+SPL uses the geodesic distance of the navmesh at the start, as in Habitat; episodes whose file states another distance
+are listed. The command prints tables and writes `results.json` to --out
 (`NAME/results.json` if there are several agents).
 """
 
@@ -15,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -73,6 +77,12 @@ class Options:
     training, or that of the preset or task."""
     agent_height: float | None = None
     """Height of the body, metres. Default: the height in training, or that of the preset or task."""
+    depth_noise: float | None = None
+    """Multiplier of the noise of depth: 1 is that of a real camera, 0 none. Default: the noise in training."""
+    actuation_noise: float | None = None
+    """Multiplier of the noise of steps and turns: 1 is that of a real robot, 0 none. Default: the noise in training."""
+    env: tyro.conf.Suppress[tuple[str, ...]] = ()
+    """Words of the options `--env.KEY VALUE`."""
     out: Path | None = None
     """Folder for results.json and the report. Default: a subfolder of the policy's folder, or of runs."""
     report: bool = False
@@ -103,8 +113,15 @@ def main(options: Options) -> None:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """The options of a command line."""
-    return parse_options(Options, "batchnav evaluate", renamed(arguments), __doc__)
+    """The options of a command line. Those of `env` are parsed with the agents' environments as defaults."""
+    words: list[str] = []
+    changes: list[str] = []
+    kept = words
+    for word in arguments:
+        if word.startswith("--"):
+            kept = changes if word.startswith("--env.") else words
+        kept.append(word)
+    return replace(parse_options(Options, "batchnav evaluate", renamed(words), __doc__), env=tuple(changes))
 
 
 def command(arguments: Sequence[str]) -> None:

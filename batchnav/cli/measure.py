@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.cli.console import part_of, show
 from batchnav.cli.interrupts import interrupted_with
-from batchnav.config import to_dict
-from batchnav.envs.config import with_body, with_camera
+from batchnav.config import to_dict, validate
+from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError, few
 from batchnav.evaluation.players import DEFAULT_TASK, Player, ReferencePlayer, find_players, policy_name
@@ -20,6 +22,7 @@ from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
 from batchnav.report.results import append_rows, print_agents, print_scenes
 from batchnav.runtime.bundled import bundled_name, find_episodes, find_policy, find_split
+from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
 from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.files import check_writable
@@ -39,6 +42,13 @@ SHARED_WITH_VIEWER = (
     "agent_height",
 )  # fmt: skip
 """Options that `batchnav view` has too."""
+CHANGES = {
+    "camera_height": "{:g}m", "hfov_deg": "{:g}deg", "agent_radius": "radius_{:g}m", "agent_height": "tall_{:g}m",
+    "depth_noise": "depth_noise_{:g}", "actuation_noise": "actuation_noise_{:g}",
+}  # fmt: skip
+"""Options that change a setting of the environment, each with what it adds to the name of the results' folder."""
+_LONGEST = 80
+"""Most characters that `--env` options add to the name of the results' folder."""
 MAX_LISTED = 20
 """Number of printed episodes whose file states another distance; results.json has all of them."""
 
@@ -54,8 +64,7 @@ def measure(options: Options, ranks: Ranks) -> None:
         options.agents, ranks.device, options.task, options.deterministic, options.seed, options.preset
     )
     for player in players.values():
-        player.config = with_camera(player.config, options.camera_height, options.hfov_deg)
-        player.config = with_body(player.config, options.agent_radius, options.agent_height)
+        player.config = changed_environment(player.config, options)
     first = next(iter(players.values()))
     out = options.out or default_folder(options, first.config.task_name)
     if options.maps and not first.config.has_map:
@@ -102,6 +111,23 @@ def measure(options: Options, ranks: Ranks) -> None:
             write_comparison(options, evaluation, played, out)
 
 
+@dataclass(frozen=True)
+class _Environment:
+    """The section of a training run's configuration that evaluation can change."""
+
+    env: NavConfig
+
+
+def changed_environment(config: NavConfig, options: Options) -> NavConfig:
+    """An agent's environment with the changes of the options. ConfigError for an invalid value."""
+    given = {name: value for name in CHANGES if (value := getattr(options, name)) is not None}
+    config = with_options(config, given)
+    if options.env:
+        config = parse_options(_Environment, "batchnav evaluate", options.env, default=_Environment(config)).env
+        validate(config)
+    return config
+
+
 def written_results(written: Mapping[str, Path], names: Sequence[str]) -> str:
     """The files with the results of some agents, and the names of the others; empty where no results were written."""
     if not written:
@@ -134,9 +160,11 @@ def next_steps(options: Options, task: str) -> list[str]:
     episodes = ("--split", options.split) if options.episodes is None else ("--episodes", options.episodes)
     lines = []
     if not options.report:
-        again = chosen(options, *SHARED_WITH_VIEWER, "num_envs", "seed", "camera_height", "hfov_deg", "out")
-        evaluate = "batchnav", "evaluate", *options.agents, "--task", task, *episodes, *again, "--report"
+        again = chosen(options, *dict.fromkeys((*SHARED_WITH_VIEWER, "num_envs", "seed", *CHANGES)), "out")
+        evaluate = "batchnav", "evaluate", *options.agents, "--task", task, *episodes, *again, "--report", *options.env
         lines.append(next_command("write a report", *evaluate))
+    if options.env:  # the viewer has no such options
+        return lines
     file = TASKS[task].episode_file.format(split=options.split).removesuffix(".json.gz")
     shown, its_task = options.episodes or file, () if task == "pointnav" else ("--task", task)
     again = chosen(options, *SHARED_WITH_VIEWER)
@@ -189,10 +217,9 @@ def default_folder(options: Options, task: str = DEFAULT_TASK) -> Path:
     words = options.agents
     played = options.split if options.episodes is None else options.episodes.name.partition(".")[0]
     played += "" if options.preset is None else f"_{options.preset}"
-    played += "" if options.camera_height is None else f"_{options.camera_height:g}m"
-    played += "" if options.hfov_deg is None else f"_{options.hfov_deg:g}deg"
-    played += "" if options.agent_radius is None else f"_radius_{options.agent_radius:g}m"
-    played += "" if options.agent_height is None else f"_tall_{options.agent_height:g}m"
+    given = {name: value for name in CHANGES if (value := getattr(options, name)) is not None}
+    played += "".join(f"_{CHANGES[name].format(value)}" for name, value in given.items())
+    played += re.sub(r"[^\w.]+", "_", " ".join(("", *options.env)).replace("--env.", ""))[:_LONGEST].rstrip("_")
     played_as = played if task == DEFAULT_TASK else f"{task}_{played}"
     if len(words) > 1:
         return Path("runs") / f"compared_{played_as}"

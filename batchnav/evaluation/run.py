@@ -43,6 +43,7 @@ from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.files import replacing
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
+from batchnav.sensors import SENSORS
 from batchnav.tasks import TASKS
 
 
@@ -347,14 +348,15 @@ def write_results(path: Path, evaluation: Evaluation, played: Played) -> None:
 def non_default_settings(config: NavConfig) -> dict[str, Any]:
     """Settings of sensors, initial scan, body, camera and task that differ from the defaults, for result rows.
 
-    Image sizes are left out, and so is an empty list of sensors.
+    Image sizes are left out, and so is an empty list of sensors. Sensors: those of the main camera.
     """
     found: dict[str, Any] = {}
     if config.sensors not in (NavConfig.sensors, ()):
         found["sensors"] = "+".join(config.sensors)
     if config.map.initial_scan:
         found["initial_scan"] = True
-    for part in (config.body, config.camera, config.task):
+    sensors = [getattr(config, section) for name in config.sensors if (section := SENSORS.section(name)) is not None]
+    for part in (config.body, config.camera, *sensors, config.task):
         default, sizes = to_dict(type(part)()), ("height", "width")
         found |= {name: value for name, value in to_dict(part).items() if value != default[name] and name not in sizes}
     return found

@@ -1,3 +1,4 @@
+import dataclasses
 import hashlib
 import json
 import math
@@ -171,6 +172,32 @@ def test_another_camera(rooms, checkpoint, tmp_path, monkeypatch, caplog):
         assert (camera["camera_height"], camera["hfov_deg"]) == (0.4, 110.0)
     with pytest.raises(ConfigError, match=r"hfov_deg: found 180\.0, expected 1 to 170"):
         program.main(program.Options(("greedy",), hfov_deg=180.0, **options))
+
+
+def test_another_body_and_noise(rooms, checkpoint, tmp_path, monkeypatch):
+    """Options of their own, and any key of the environment as in training; results, rows and folder name them."""
+    rows = []
+    monkeypatch.setattr(measure, "append_rows", lambda name, new: rows.extend(new))
+    words = ("--agent-radius", "0.12", "--depth-noise", "1", "--actuation-noise", "0.5", "--append-results")
+    words += ("--episodes", str(rooms / "mine.json.gz"), "--device", "cpu", "--out", str(tmp_path))
+    options = program.parse((str(checkpoint), "--env.body.no-sliding", *words, "--env.task.max-steps", "7"))
+    assert options.env == ("--env.body.no-sliding", "--env.task.max-steps", "7") and options.agents == (
+        str(checkpoint),
+    )
+    program.main(options)
+    results = json.loads((tmp_path / "results.json").read_text())
+    body = {name: results["env"]["body"][name] for name in ("agent_radius", "actuation_noise", "sliding")}
+    assert body == {"agent_radius": 0.12, "actuation_noise": 0.5, "sliding": False}
+    assert results["env"]["depth"]["depth_noise"] == 1.0 and max(e["steps"] for e in results["episodes"]) <= 7
+    expected = body | {"depth_noise": 1.0, "max_steps": 7}
+    assert all(row["params"].items() >= expected.items() for row in rows) and rows
+    folder = default_folder(dataclasses.replace(options, agents=("greedy",), split="val", episodes=None))
+    name = "eval_val_radius_0.12m_depth_noise_1_actuation_noise_0.5_body.no_sliding_task.max_steps_7"
+    assert folder == Path("runs/greedy") / name
+    with pytest.raises(ConfigError, match=r"body\.agent_radius: found 11\.0, expected 0 to 10"):
+        program.main(program.parse(("greedy", *words, "--env.body.agent-radius", "11")))
+    with pytest.raises(ConfigError, match=r"depth_noise: found -1\.0, expected 0 to 10"):
+        program.main(program.parse(("greedy", *words, "--depth-noise=-1")))
 
 
 def test_a_policy_that_sees_through_opengl_scores_the_same(rooms, checkpoint, tmp_path, opengl):
