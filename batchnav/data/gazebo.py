@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import urllib.parse
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -34,6 +35,8 @@ from batchnav.types import Material, Surface, TriangleMesh
 VARIABLES = ("GAZEBO_MODEL_PATH", "GZ_SIM_RESOURCE_PATH", "IGN_GAZEBO_RESOURCE_PATH")
 """Environment variables with folders of models, as Gazebo reads them."""
 _SCHEMES = ("model", "package")
+_FUEL = re.compile(r"https?://[^/]+/[^/]+/[^/]+/models/(?P<name>[^/]+)(/(\d+|tip))?(/files/(?P<file>.+))?/?")
+"""Address of a model, or of one of its files, on Gazebo's server Fuel."""
 
 
 class ModelPath:
@@ -60,11 +63,14 @@ class ModelPath:
         """The existing file or folder that a URI names; None where there is none.
 
         Args:
-            uri: model://NAME/FILE, package://NAME/FILE, file://FILE, or a path from `folder`, within the searched
-                folders and the one above `folder`.
+            uri: model://NAME/FILE, package://NAME/FILE, file://FILE, an address on Fuel, whose model is searched by
+                its name, or a path from `folder`, within the searched folders and the one above `folder`.
             folder: folder of the SDF file that has the URI.
         """
         uri = urllib.parse.unquote(uri.strip())
+        if (fuel := _FUEL.fullmatch(uri)) is not None:
+            home = self._by_name(fuel["name"])
+            return home and self.find(fuel["file"] or ".", home)
         scheme, mark, rest = uri.partition("://")
         if mark and scheme in _SCHEMES:
             roots = self.folders
@@ -78,6 +84,38 @@ class ModelPath:
             if any(path == base or path.startswith(base + os.sep) for base in allowed) and os.path.exists(path):
                 return Path(path)
         return None
+
+    def _by_name(self, name: str) -> Path | None:
+        """The folder of a model of Fuel: of this name, with spaces or underscores; its latest version if it has some.
+
+        Fuel's own folders hold a folder for each version: `ground plane/2`.
+        """
+        plain = _plain(name)
+        for root in self.folders:
+            for found in _entries(root):
+                if _plain(found.name) == plain and found.is_dir():
+                    versions = [each for each in _entries(found) if each.name.isdecimal() and each.is_dir()]
+                    return max(versions, key=lambda each: int(each.name), default=found)
+        return None
+
+
+def _entries(folder: Path) -> list[Path]:
+    """The entries of a folder, sorted; none where it cannot be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _plain(name: str) -> str:
+    """A model's name in lower case, with spaces for underscores."""
+    return name.lower().replace("_", " ")
+
+
+def model_name(uri: str) -> str:
+    """Name of the model that a URI includes, without a version."""
+    fuel = _FUEL.fullmatch(urllib.parse.unquote(uri.strip()))
+    return fuel["name"] if fuel else uri.strip().rstrip("/").rpartition("/")[2]
 
 
 def model_file(folder: Path) -> Path | None:
@@ -190,6 +228,33 @@ def _plane(shape: ET.Element) -> tuple[np.ndarray, np.ndarray]:
     return corners, np.array([(0, 1, 2), (0, 2, 3)])
 
 
+def cut_at(plane: TriangleMesh, low: np.ndarray, high: np.ndarray) -> TriangleMesh:
+    """The part of a plane between `low` and `high` [3] along x and z; the plane itself if all or nothing is between.
+
+    Method: Sutherland and Hodgman, CACM 17(1), 1974.
+    """
+    corners = list(plane.vertices.astype(np.float64))
+    for axis in (0, 2):
+        for sign, limit in ((1.0, high[axis]), (-1.0, -low[axis])):
+            kept = []
+            for a, b in zip(corners, [*corners[1:], *corners[:1]], strict=True):
+                over, after = sign * a[axis] - limit, sign * b[axis] - limit
+                if over <= 0:
+                    kept.append(a)
+                if over * after < 0:
+                    kept.append(a + (b - a) * (over / (over - after)))
+            corners = kept
+    if len(corners) < 3 or np.array_equal(corners, plane.vertices):
+        return plane
+    faces = np.array([(0, k, k + 1) for k in range(1, len(corners) - 1)], plane.faces.dtype)
+    surface = plane.surface
+    if surface is not None:
+        rows = {name: getattr(surface, name) for name in ("material", "object_id", "category")}
+        first = {name: np.repeat(row[:1], len(faces)) for name, row in rows.items() if row is not None}
+        surface = surface._replace(**first)
+    return plane._replace(vertices=np.array(corners, plane.vertices.dtype), faces=faces, surface=surface)
+
+
 _SHAPES: dict[str, Callable[[ET.Element], tuple[np.ndarray, np.ndarray]]] = {
     "box": _box, "cylinder": _cylinder, "capsule": _capsule, "sphere": _sphere, "ellipsoid": _ellipsoid,
     "plane": _plane,
@@ -280,10 +345,17 @@ _TO_WORLD = np.array([[0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [-1.0, 0.0, 0
 _GLTF = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 """From +Y up to +Z up."""
 _FRAMES = ("model", "include", "frame", "link", "joint")
-_LIGHTS = ("sun",)
-"""Models of Gazebo without visuals."""
+_LIGHTS, _GROUND = ("sun",), "ground plane"
+"""Models of Gazebo without visuals, and its ground, by their plain names."""
+_GROUND_MODEL = ET.fromstring(
+    '<model name="ground_plane"><link name="link"><visual name="visual"><geometry><plane><size>100 100</size></plane>'
+    "</geometry></visual></link></model>"
+)
+"""Gazebo's ground, for worlds whose models lack it."""
 _DEEPEST, _MOST_PARTS, _MOST_TRIANGLES, _LISTED = 16, 100_000, 2**24, 8
 """Largest depth of nested models, number of visuals and of models, triangles of a world, and names in a message."""
+_LEVEL, _GROUND_SIDE = 0.01, 50.0
+"""Largest height of a level plane, and least side of one that is a ground, metres."""
 _LONGEST, _FAR = 200, 10_000.0
 """Largest number of characters of a category, and of a reason; distance from the other models, metres, beyond which a
 model is left out."""
@@ -296,6 +368,8 @@ class LeftOut(NamedTuple):
     """Number of parts by reason."""
     num_all: int
     """Number of all parts."""
+    notes: tuple[str, ...] = ()
+    """What else was changed, one line each."""
 
     def __str__(self) -> str:
         """One line; empty where no part is left out."""
@@ -322,9 +396,10 @@ def read_world(path: Path, models: Sequence[Path] = ()) -> tuple[TriangleMesh, L
     try:
         reader.read(root if world is None else world, path.parent)
         reader.without_far_models()
+        reader.cut_grounds()
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
-    left_out = LeftOut(reader.reasons, len(reader.meshes) + reader.reasons.total())
+    left_out = LeftOut(reader.reasons, len(reader.meshes) + reader.reasons.total(), tuple(reader.notes))
     if not reader.meshes:
         raise MeshError(f"{path}: found no visual that can be read, expected some; {str(left_out) or 'it has none'}")
     return merge_meshes(reader.meshes, str(path)), left_out
@@ -345,6 +420,8 @@ class _Reader:
         self._models = models
         self.meshes: list[TriangleMesh] = []
         self.reasons: Counter[str] = Counter()
+        self.notes: list[str] = []
+        self._is_plane: list[bool] = []
         self._names: list[str] = []
         self._triangles = self._models_read = 0
         self._load = functools.cache(lambda file: load_mesh(file, up="y"))  # in the axes of the file
@@ -361,8 +438,23 @@ class _Reader:
         for name, metres in zip(self._names, off, strict=True):
             if metres > _FAR:
                 self.leave_out(f"{name[:60]!r} stands {metres / 1000.0:.0f} km from the other models")
-        near = [metres <= _FAR for metres in off]
-        self.meshes = [mesh for mesh, is_near in zip(self.meshes, near, strict=True) if is_near]
+        near = np.flatnonzero(off <= _FAR).tolist()
+        self.meshes, self._names = [self.meshes[k] for k in near], [self._names[k] for k in near]
+        self._is_plane = [self._is_plane[k] for k in near]
+
+    def cut_grounds(self) -> None:
+        """Cut large planes at the bounds of all else, seen from above: a ground of 100 m surrounds a building."""
+        grounds = [k for k, is_plane in enumerate(self._is_plane) if is_plane and _is_ground(self.meshes[k])]
+        others = [mesh.vertices for k, mesh in enumerate(self.meshes) if k not in grounds]
+        if not others:
+            return
+        low, high = np.min([each.min(0) for each in others], 0), np.max([each.max(0) for each in others], 0)
+        for k in grounds:
+            part = cut_at(self.meshes[k], low, high)
+            (x, z), (to_x, to_z) = (np.ptp(mesh.vertices, axis=0)[[0, 2]] for mesh in (self.meshes[k], part))
+            name, change = printable(self._names[k])[:60], f"from {x:.1f} x {z:.1f} m to {to_x:.1f} x {to_z:.1f} m"
+            self.notes.append(f"ground {name!r}: cut {change}, the bounds of the other models")
+            self.meshes[k] = part
 
     def read(self, world: ET.Element, folder: Path) -> None:
         """Read all models of a world, or of an SDF file without a world."""
@@ -397,7 +489,7 @@ class _Reader:
             if found is None:
                 return
             model, folder = found
-            item = item._replace(category=_category(uri.rstrip("/").rpartition("/")[2]))
+            item = item._replace(category=_category(model_name(uri)))
         # The pose of an include replaces that of the model in its file.
         own = element if element is model or element.find("pose") is not None else model
         placed = scope.pose(own) if own is element else matrix_of(own.find("pose"))
@@ -411,7 +503,10 @@ class _Reader:
         found = self._models.find(uri, folder)
         file = model_file(found) if found is not None and found.is_dir() else found
         if file is None:
-            if uri.rpartition("/")[2] not in _LIGHTS:
+            name = _plain(model_name(uri))
+            if name == _GROUND:
+                return _GROUND_MODEL, folder
+            if name not in _LIGHTS:
                 self.leave_out(f"{uri[:80]} is not found")
             return None
         try:
@@ -463,6 +558,7 @@ class _Reader:
         part = Part(Asset(Path()), place[:3, :3], place[:3, 3], object_id=item.number, category=item.category)
         self.meshes.append(part.labelled(part.place(found)))
         self._names.append(item.category)
+        self._is_plane.append(geometry.find("plane") is not None)
 
     def _mesh_of(self, mesh: ET.Element, place: np.ndarray, folder: Path) -> tuple[TriangleMesh, np.ndarray]:
         """The mesh of a file, and its place with the scale of the visual. MeshError, ValueError."""
@@ -476,6 +572,12 @@ class _Reader:
         scale = np.diag([*numbers(mesh.findtext("scale") or "1 1 1", 3), 1.0])
         turn = _GLTF if file.suffix.lower() in (".glb", ".gltf") else np.eye(4)
         return found, place @ scale @ turn
+
+
+def _is_ground(plane: TriangleMesh) -> bool:
+    """True for a level plane that is large along both sides."""
+    x, y, z = np.ptp(plane.vertices, axis=0)
+    return y < _LEVEL and min(x, z) >= _GROUND_SIDE
 
 
 def _parse(path: Path) -> ET.Element:

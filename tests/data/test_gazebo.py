@@ -350,3 +350,51 @@ def test_names_and_chains_of_frames_take_time_in_proportion(tmp_path):
     assert in_ros(mesh, 1).mean(0) == pytest.approx([0.9, 0, 0], abs=1e-4)
     assert len(str(left_out)) < 400 and max(map(len, mesh.surface.categories)) <= 200
     assert time.process_time() - begin < 20
+
+
+PLANE = "<visual name='v'><geometry><plane><size>100 100</size></plane></geometry></visual>"
+
+
+def house(*more):
+    """Four walls around 6 x 4 m, and further models."""
+    walls = [("6 0.1 2.5", 0, 2), ("6 0.1 2.5", 0, -2), ("0.1 4 2.5", 3, 0), ("0.1 4 2.5", -3, 0)]
+    parts = (box(size, f"<pose>{x} {y} 1.25 0 0 0</pose>") for size, x, y in walls)
+    return model("walls", link(*parts)) + "".join(more)
+
+
+def test_a_ground_is_cut_at_the_building(tmp_path):
+    """A plane of 100 m, turned, is cut at the walls' bounds; smaller planes, and one alone, stay whole."""
+    rug = model("rug", link(PLANE.replace("100 100", "30 2")))
+    ground = model("ground_plane", link(PLANE), pose="<pose>1 2 0 0 0 0.3</pose>")
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", house(ground)))
+    assert bounds(mesh, 2) == pytest.approx(np.array([(-3.05, -2.05, 0), (3.05, 2.05, 0)]), abs=1e-4)
+    solid = trimesh.Trimesh(mesh.vertices, mesh.faces[mesh.surface.object_id == 2], process=False)
+    assert solid.area == pytest.approx(6.1 * 4.1, rel=1e-4) and (solid.face_normals[:, 1] > 0.99).all()
+    assert left_out.notes == ("ground 'ground_plane': cut from 125.1 x 125.1 m to 4.1 x 6.1 m, the bounds of the other "
+                              "models",)  # fmt: skip
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", house(rug)))
+    assert bounds(mesh, 2)[1] == pytest.approx([15, 1, 0], abs=1e-4) and left_out.notes == ()
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", ground))
+    assert np.ptp(bounds(mesh), axis=0)[0] > 100 and left_out.notes == ()
+
+
+def test_models_of_fuel_are_found_by_name(tmp_path):
+    """In folders with spaces, underscores or versions, and with their files; the ground needs no file."""
+    fuel = "https://fuel.gazebosim.org/1.0/OpenRobotics/models"
+    body = "".join(
+        f"<include><uri>{fuel}/{name}</uri></include>" for name in ("Ground%20Plane", "Sun/2", "Office Chair")
+    )
+    (tmp_path / "a").mkdir()
+    world, models = write_world(tmp_path / "a" / "a.world", house(body)), tmp_path / "fuel"
+    mesh, left_out = read_world(world)
+    assert str(left_out) == f"left out 1 of 6 parts (17%): {fuel}/Office Chair is not found (1)"
+    assert bounds(mesh, 2) == pytest.approx(np.array([(-3.05, -2.05, 0), (3.05, 2.05, 0)]), abs=1e-4)
+    solid = trimesh.creation.box((1, 2, 3)).export(file_type="stl")
+    uri = f"{fuel}/office_chair/tip/files/box.stl"
+    part = f"<visual name='v'><geometry><mesh><uri>{uri}</uri></mesh></geometry></visual>"
+    for name in ("office chair/1", "office chair/12", "Office_Chair"):
+        write_model(models / name, part)
+        (models / name / "box.stl").write_bytes(solid)
+        mesh, left_out = read_world(world, [models])
+        assert str(left_out) == "" and np.ptp(bounds(mesh, 4), axis=0) == pytest.approx([1, 2, 3], abs=1e-5)
+        assert set(mesh.surface.categories) == {"", "Ground Plane", "Office Chair", "walls"}
