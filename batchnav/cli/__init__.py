@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
 import select
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from batchnav import __version__
 from batchnav.cli.interrupts import end_interrupted, interrupted_with, interrupts_arrive
@@ -143,12 +145,29 @@ def _run(name: str, arguments: Sequence[str], imports: Sequence[str]) -> None:
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
     if name in SLOW and not asks_for_help and os.environ.get("RANK", "0") == "0":
         logging.getLogger("batchnav").info("batchnav %s: starting", __version__)
-    with interrupts_arrive(), interrupted_with(lambda: COMMANDS[name].if_interrupted):
+    with _plain_warnings(), interrupts_arrive(), interrupted_with(lambda: COMMANDS[name].if_interrupted):
         import_in_child()
         import_modules(imports)
         command = importlib.import_module(f"batchnav.cli.{name}").command
         command(arguments)
     sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print warnings about a user's files as one line, without the place in the source that issued them."""
+    usual = warnings.formatwarning
+
+    def plain(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
+        if category is not UserWarning:
+            return usual(message, category, *place, **more)
+        return f"warning: {printable(str(message))}\n"
+
+    warnings.formatwarning = plain
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _is_read(descriptor: int) -> bool:
