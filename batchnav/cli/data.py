@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from batchnav.scene.axes import Up
 
 if TYPE_CHECKING:
     from batchnav.data.episodes import AnyEpisode
+    from batchnav.data.goals.rules import LabelMap
     from batchnav.data.scenes.datasets import Dataset
     from batchnav.data.scenes.prepared import Outcome
     from batchnav.data.scenes.source import SceneSource
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from batchnav.scene.scene import Scene
 
 # `batchnav data make-episodes`: fixed episodes of any task
+
+
+_LABELS = 60
+"""Most labels that `make-episodes` lists."""
 
 
 def make_episodes(
@@ -68,7 +74,8 @@ def make_episodes(
         rules: rules of ObjectNav's view points and episodes: hm3d_v2, hssd, ovon or procthor; default: the
             preset's, or hm3d_v2.
         labels: mapping from the scenes' labels to ObjectNav's categories: hm3d, mp3d, hssd, procthor, procedural or
-            all; default: the preset's, or hm3d.
+            all, or a .yaml file with patterns for each category, as in `chair: ["*chair*", stool]`; default: the
+            preset's, or hm3d.
         people: number of people of an episode, such as 3 or 1-6; default: the preset's, else 1-6 for socialnav alone.
         device: device that renders objects, for objectnav and instance_imagenav: auto, cpu or cuda.
         agent_radius: radius of the body that the navmesh is for, metres; default: the preset's, or navmeshes as they
@@ -78,6 +85,7 @@ def make_episodes(
     from batchnav.data.formats import FORMATS
     from batchnav.data.formats.dataset import check_content
     from batchnav.data.goals import kind_of
+    from batchnav.data.goals.rules import labels_named
     from batchnav.data.scenes.islands import check_rule
     from batchnav.envs.config import nav_config
     from batchnav.runtime.console import next_command, number_of
@@ -90,6 +98,7 @@ def make_episodes(
     body = _body_options(agent_radius, agent_height)
     config = nav_config(preset, given | body, task)
     kind, world = kind_of(task), _people(people, config, task)
+    label_map = labels_named(config.task.labels) if hasattr(config.task, "labels") else None
     if not out.name.endswith(suffix := FORMATS[kind.format].suffix):
         raise EpisodeError(f"{out}: found another suffix, expected {suffix}")
     if not (content and out.exists()):
@@ -97,7 +106,9 @@ def make_episodes(
     settings = config.body.navmesh if preset or body else None
     with interrupted_with(lambda: f"{out} was not written"):
         configs = _configs(scenes, split)
-        loaded = (scene for name in scenes for scene in _scenes(name, split, settings, kind.needs_ids))
+        loaded: Iterable[Scene] = (scene for name in scenes for scene in _scenes(name, split, settings, kind.needs_ids))
+        if label_map is not None:
+            loaded = _with_counted_labels(loaded, label_map)
         chosen = list(_kept(loaded, islands)) if world is not None else _kept(loaded, islands)
         dataset = kind.generate_file(
             chosen, per_scene, seed, config.task, device, lambda reason: show(f"skipped: {reason}")
@@ -110,6 +121,8 @@ def make_episodes(
         dataset.with_episodes(episodes).save(out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
     played_as = ("--task", task) if preset is None else ("--preset", preset)
+    if label_map is not None and label_map.patterns:
+        played_as += _with_categories(task, label_map.categories)
     evaluate = "batchnav", "evaluate", "shortest_path", *played_as, *_words(body), "--episodes", out
     show(next_command("evaluate an agent on them", *evaluate))
 
@@ -160,6 +173,30 @@ def _navmesh_settings(agent_radius: float | None, agent_height: float | None) ->
 def _words(body: Mapping[str, float], section: str = "") -> list[object]:
     """Words of a command line that set fields of a body, which are options of a section of the configuration."""
     return [word for name, value in body.items() for word in (f"--{section}{name.replace('_', '-')}", value)]
+
+
+def _with_categories(task: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Options that give a task's environment the categories of its episodes; none where it has them, or any."""
+    from batchnav.tasks import TASKS
+
+    known = getattr(TASKS[task].Config(), "categories", ())
+    return ("--env.task.categories", *names) if known and not set(names) <= set(known) else ()
+
+
+def _with_counted_labels(scenes: Iterable[Scene], labels: LabelMap) -> Iterator[Scene]:
+    """The scenes; after the last, prints their numbers of objects by category, and those of the other labels."""
+    from batchnav.data.goals.view_points import objects_of
+
+    matched: Counter[str] = Counter()
+    others: Counter[str] = Counter()
+    for scene in scenes:
+        for thing in objects_of((scene.semantic or scene).mesh):
+            category = labels.category(thing.label)
+            (others if category is None else matched)[category or thing.label or "(no label)"] += 1
+        yield scene
+    for title, found in (("objects by category", matched), ("objects of no category, by label", others)):
+        if found:
+            show(f"{title}: {few([f'{label} {count}' for label, count in found.most_common()], _LABELS)}")
 
 
 def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
@@ -435,8 +472,11 @@ def _after_validation(path: Path) -> str:
     if path.suffix.lower() in (SUFFIX, *SUFFIXES):
         return next_command("view it", "batchnav", "view", path)
     if is_episode_file(path):
-        task = GOALS[load_episodes(path).kind].task
+        dataset = load_episodes(path)
+        task = GOALS[dataset.kind].task
         words = () if task == DEFAULT_TASK else ("--task", task)
+        names = sorted({getattr(episode, "object_category", "") for episode in dataset.episodes} - {""})
+        words += _with_categories(task, names)
         command = "batchnav", "evaluate", "shortest_path", *words, "--episodes", path
         return next_command("evaluate an agent on them", *command)
     return ""
@@ -451,8 +491,9 @@ def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSourc
     mesh, left_out = read_world(source, models)
     file = out / "meshes" / f"{source.stem}.glb"
     save_glb(mesh, file)
-    if left_out.reasons:
-        show(str(left_out))
+    for line in (*left_out.notes, str(left_out)):
+        if line:
+            show(line)
     return mesh_source(file)
 
 

@@ -217,9 +217,10 @@ class ObjectNodes:
         """The surface of all triangles with object ids and categories, where a node has them."""
         instance, row, count = np.array(self._nodes, np.int32).reshape(-1, 3).T
         if not (instance.any() or row.any()):
-            if not self._names_tell():
+            numbers = self._numbers_of_names()
+            if numbers is None:
                 return surface
-            instance = np.array([number for number, _ in self._names], np.int32)
+            instance = np.array(numbers, np.int32)
             row = np.array([self._categories.setdefault(name, len(self._categories)) for _, name in self._names])
         if surface is None:
             surface = Surface(np.zeros(count.sum(), np.int32), (PLAIN,))
@@ -230,10 +231,19 @@ class ObjectNodes:
         order = np.array([names.index(name) for name in self._categories], np.int32)
         return surface._replace(category=np.repeat(order[row], count), categories=tuple(names))
 
-    def _names_tell(self) -> bool:
-        """True where the names of nodes are those of objects: several categories, and a number for each node."""
-        numbers = [number for number, name in self._names if name]
-        return len({name for _, name in self._names} - {""}) > 1 and len(set(numbers)) == len(numbers)
+    def _numbers_of_names(self) -> list[int] | None:
+        """Object id of each node by its name, 0 for no object; None unless the names have several categories.
+
+        The ids are the numbers in the names where no two objects share one; else they count the objects in the order
+        of the file. Nodes of equal names are parts of one object.
+        """
+        named = list(dict.fromkeys(pair for pair in self._names if pair[1]))
+        if len({category for _, category in named}) < 2:
+            return None
+        if len({number for number, _ in named}) == len(named):
+            return [number for number, _ in self._names]
+        ids = {pair: i for i, pair in enumerate(named, 1)}
+        return [ids.get(pair, 0) for pair in self._names]
 
 
 def check_forest(children: list[list[int]]) -> None:

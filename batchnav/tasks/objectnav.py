@@ -283,7 +283,7 @@ class ObjectNavConfig(GoalTaskConfig):
     rules: str = "hm3d_v2"
     """Name of the rules for making view points in scenes without goals (`batchnav.data.goals.rules`)."""
     labels: str = "hm3d"
-    """Name of the mapping from the labels of such scenes to categories."""
+    """Mapping from the labels of such scenes to categories: a name, or a .yaml file of patterns."""
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

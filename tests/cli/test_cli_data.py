@@ -3,8 +3,10 @@
 import dataclasses
 import gzip
 import json
+import shlex
 
 import pytest
+from labelled import write_named
 from PIL import Image
 from worlds import episodes_on, write_episodes, write_floor, write_json
 
@@ -53,6 +55,29 @@ def test_each_finding_of_validate_names_its_file(run, tmp_path, monkeypatch, cap
         run("data", "validate", "floor.glb", "far.json.gz")
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("error: ")]
     assert len(lines) == 2 and all(line.startswith("error: far.json.gz: episode ") for line in lines)
+
+
+def test_labels_of_objects_are_counted(run, tmp_path, monkeypatch):
+    """Objects by category, labels of none, and a file of patterns, whose printed command plays the episodes."""
+    monkeypatch.chdir(tmp_path)
+    places = [("my_ArmChairB", -2), ("Shelf", 0), ("shelf", 2)]
+    things = [(label, (x - 0.3, 0, -0.3), (x + 0.3, 0.8, 0.3)) for label, x in places]
+    write_named(tmp_path / "room.glb", things)
+    make = ("data", "make-episodes", "room.glb", "--task", "objectnav", "--per-scene", 2, "--device", "cpu")
+    text = run(*make, "--out", "chairs.json.gz")
+    assert "objects by category: chair 1\n" in text
+    assert "objects of no category, by label: floor 1, Shelf 1, shelf 1\n" in text
+    assert {e.object_category for e in load_episodes("chairs.json.gz")} == {"chair"}
+    (tmp_path / "labels.yaml").write_text("book shelf: shelf\nseat: '*chair*'\n")
+    text = run(*make, "--labels", "labels.yaml", "--out", "own.json.gz")
+    assert "objects by category: book shelf 2, seat 1\nobjects of no category, by label: floor 1\n" in text
+    assert {e.object_category for e in load_episodes("own.json.gz")} == {"book shelf", "seat"}
+    (line,) = [line for line in text.splitlines() if line.startswith("To evaluate an agent")]
+    words = shlex.split(line.partition(": batchnav ")[2])
+    assert words[-3:] == ["--env.task.categories", "book shelf", "seat"]
+    assert "success" in run(*words, "--out", "played", "--device", "cpu")
+    text = run("data", "validate", "own.json.gz")
+    assert shlex.split(text.splitlines()[-1].partition(": batchnav ")[2])[-3:] == words[-3:]
 
 
 def test_import_procthor_houses(run, tmp_path):

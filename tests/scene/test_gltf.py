@@ -305,8 +305,15 @@ def test_names_of_nodes_tell_category_and_instance(tmp_path):
     assert found(path) == {0: (12, "office chair"), 1: (0, ""), 2: (3, "tv_monitor"), 3: (4, "office chair")}
 
 
-@pytest.mark.parametrize("names", [("chunk_1", "chunk_2"), ("chair_1", "table_1"), ("Cube", "Sphere"), ("a_0", "b_0")])
+def test_numbers_that_each_category_counts_alone_give_different_objects(tmp_path):
+    """`chair_1` beside `bed_1`: ids in the order of the file; nodes of equal names are one object."""
+    path = write(tmp_path / "room.glb", "bed_1", "floor", "chair_1", "chair_2", "bad_1")
+    path.write_bytes(path.read_bytes().replace(b'"bad_1"', b'"bed_1"'))
+    assert found(path) == {0: (1, "bed"), 1: (0, ""), 2: (2, "chair"), 3: (3, "chair"), 4: (1, "bed")}
+
+
+@pytest.mark.parametrize("names", [("chunk_1", "chunk_2"), ("Cube", "Sphere"), ("a_0", "b_0")])
 def test_other_names_tell_nothing(tmp_path, names):
-    """A single category is a numbered part, and equal numbers are no instances."""
+    """A single category is a numbered part."""
     surface = load_mesh(write(tmp_path / "room.glb", *names)).surface
     assert surface is None or (surface.object_id is None and surface.category is None)

@@ -6,11 +6,16 @@ training code of ProcTHOR (Deitke et al., 2022), and measurements on the HM3D v2
 
 from __future__ import annotations
 
+import fnmatch
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 
-from batchnav.errors import ArgumentError, shortened
+from batchnav.config import read_yaml
+from batchnav.errors import ArgumentError, ConfigError, shortened
 from batchnav.tasks.objectnav import HM3D
 
 
@@ -101,11 +106,20 @@ def rules_named(rules: str | Rules) -> Rules:
 
 _PLANT = ("plant", "flower")
 """A label that contains one of these words is a plant in HM3D."""
+_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\s_]+")
+"""What separates the words of a label: spaces, underscores, and capitals in camel case."""
+LABEL_FILES = (".yaml", ".yml")
+"""Suffixes of files with patterns of labels."""
+
+
+def words_of(label: str) -> str:
+    """The words of a label in lower case: "arm chair" for "arm_chair", "ArmChair" and "Arm chair"."""
+    return " ".join(word.lower() for word in _NEW_WORD.split(label) if word)
 
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Categories of a dataset, and the labels that belong to each."""
+    """Categories of a dataset, and the labels that belong to each; `words_of` makes labels alike."""
 
     categories: tuple[str, ...]
     """Names of the categories in the order of their ids; empty: every label is a category."""
@@ -113,20 +127,41 @@ class LabelMap:
     """Category by label, for labels that are not a category's name; lower case."""
     any_plant: bool = False
     """True where every label that contains "plant" or "flower" belongs to the category "plant"."""
+    last_words: Mapping[str, str] = field(default_factory=dict)
+    """Category by the last words of a name with underscores or in camel case, such as "my_room_ChairA_02"; letters and
+    numbers at its end do not count."""
+    patterns: tuple[tuple[str, str], ...] = ()
+    """Patterns (`*`, `?`) of labels, each with its category; the first match counts, before everything else."""
 
     def category(self, label: str) -> str | None:
         """The category of a label of the scene; None where the dataset does not ask for it."""
-        label = label.strip().lower()
-        if self.any_plant and any(word in label for word in _PLANT):
+        words = words_of(label)
+        for pattern, name in self.patterns:
+            if fnmatch.fnmatchcase(words, pattern):
+                return name
+        if self.any_plant and any(word in words for word in _PLANT):
             return "plant"
-        name = self.synonyms.get(label, label)
         if not self.categories:
-            return name or None
-        return self._by_lower.get(name.lower())
+            plain = label.strip().lower()
+            return self.synonyms.get(plain, plain) or None
+        found = self._by_words
+        return found.get(words) or found.get(label.strip().lower()) or self._by_last_words(label, words)
 
-    @property
-    def _by_lower(self) -> dict[str, str]:
-        return {name.lower(): name for name in self.categories}
+    @cached_property
+    def _by_words(self) -> dict[str, str]:
+        """Category by its name in lower case, and by the words of its name and of its synonyms."""
+        names = {name.lower(): name for name in self.categories}
+        synonyms = {words_of(label): names[name.lower()] for label, name in self.synonyms.items()}
+        return synonyms | {words_of(name): name for name in self.categories} | names
+
+    def _by_last_words(self, label: str, words: str) -> str | None:
+        if words == label.strip().lower():  # plain words, as in published annotations
+            return None
+        kept = words.split()
+        while kept and (len(kept[-1]) == 1 or kept[-1].isdigit()):
+            kept.pop()
+        ends = (" ".join(kept[i:]) for i in range(len(kept)))
+        return next((self.last_words[end] for end in ends if end in self.last_words), None)
 
     @property
     def ids(self) -> dict[str, int]:
@@ -154,6 +189,10 @@ _HM3D_LABELS = {
 }
 """Labels by category: those of HM3D, correctly spelled, by the table that the generators of HM3D and OVON read; and
 "television" and "tv_screen" of other datasets."""
+_LAST_WORDS = {
+    "chair": "chair", "armchair": "chair", "bed": "bed", "toilet": "toilet", "tv": "tv_monitor",
+    "television": "tv_monitor", "tv monitor": "tv_monitor", "sofa": "sofa", "couch": "sofa",
+}  # fmt: skip
 _MP3D = (
     "chair", "table", "picture", "cabinet", "cushion", "sofa", "bed", "chest_of_drawers", "plant", "sink", "toilet",
     "stool", "towel", "tv_monitor", "shower", "bathtub", "counter", "fireplace", "gym_equipment", "seating", "clothes",
@@ -176,7 +215,10 @@ _PROCEDURAL = (
 
 LABELS = {
     "hm3d": LabelMap(
-        HM3D, {label: name for name, labels in _HM3D_LABELS.items() for label in labels.split(", ")}, any_plant=True
+        HM3D,
+        {label: name for name, labels in _HM3D_LABELS.items() for label in labels.split(", ")},
+        any_plant=True,
+        last_words=_LAST_WORDS,
     ),
     "mp3d": LabelMap(_MP3D, {}),
     "hssd": LabelMap(_HSSD, {"plant": "potted_plant", "tv_monitor": "tv", "couch": "sofa"}),
@@ -188,9 +230,40 @@ LABELS = {
 
 
 def labels_named(labels: str | LabelMap) -> LabelMap:
-    """A label map by name; another map is returned unchanged. ArgumentError for an unknown name."""
+    """A label map by name, or of a file of patterns; another map is returned unchanged. ArgumentError for others."""
     if isinstance(labels, LabelMap):
         return labels
+    if isinstance(labels, str) and labels.lower().endswith(LABEL_FILES):
+        return read_labels(Path(labels))
     if not isinstance(labels, str) or labels not in LABELS:
-        raise ArgumentError(f"labels: found {shortened(labels)}, expected one of {', '.join(LABELS)}, or a LabelMap")
+        raise ArgumentError(
+            f"labels: found {shortened(labels)}, expected one of {', '.join(LABELS)}, a .yaml file of patterns, or a "
+            "LabelMap"
+        )
     return LABELS[labels]
+
+
+def read_labels(path: Path) -> LabelMap:
+    """The label map of a YAML file with a pattern, or a list of patterns, for each category.
+
+        chair: ["*chair*", stool]
+        shelf: "*shel[fv]*"
+
+    Categories have the order of the file. ArgumentError for any other content.
+    """
+    try:
+        table = read_yaml(path)
+    except ConfigError as error:
+        raise ArgumentError(f"labels: {error}") from error
+    patterns = []
+    for name, found in table.items() if isinstance(table, dict) else ():
+        texts = found if isinstance(found, list) else [found]
+        if not isinstance(name, str) or not texts or not all(isinstance(text, str) and text for text in texts):
+            raise ArgumentError(
+                f"labels: {path}: category {shortened(name)}: found {shortened(found)}, expected patterns, such as "
+                '["*chair*"]'
+            )
+        patterns += [(words_of(text), name) for text in texts]
+    if not patterns:
+        raise ArgumentError(f'labels: {path}: found no category, expected some with patterns, as in chair: ["*chair*"]')
+    return LabelMap(tuple(table), {}, patterns=tuple(patterns))

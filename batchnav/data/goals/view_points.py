@@ -75,7 +75,7 @@ def with_goals(
         scenes: scenes with object ids, loaded with appearance; their navmeshes are used unchanged.
         rules: rules for view points, by name ("hm3d_v2", "hssd", "ovon", "procthor"), or other rules.
         labels: mapping from the scenes' labels to categories, by name ("hm3d", "mp3d", "hssd", "procthor",
-            "procedural", "all"), or another mapping; None: that of the rules.
+            "procedural", "all"), a .yaml file of patterns, or another mapping; None: that of the rules.
         device: "cpu", "cuda" or "auto": device that renders the candidates; see `make_goals`.
 
     Returns the scenes with `Scene.goals`. The goals are cached. A scene without objects of these categories has no
@@ -108,8 +108,8 @@ def make_goals(
     Args:
         scenes: scenes that were loaded with appearance; their navmeshes are used unchanged.
         rules: a preset of `rules.RULES`, or other rules.
-        labels: a map of `rules.LABELS`, or another map, from the scene's labels to categories; None: that of the
-            rules.
+        labels: a map of `rules.LABELS`, a file of patterns, or another map, from the scene's labels to categories;
+            None: that of the rules.
         device: torch device that renders; for many scenes, in several processes if there are many cores. Devices round
             differently, so at an object's outline a view may have a pixel more or less.
 

@@ -187,3 +187,43 @@ def test_many_scenes_are_rendered_in_processes(monkeypatch):
         (other,) = view_points._goals_of(scene, rules.view_points, labels_named(rules.labels), torch.device("cpu"))
         (chair,) = goals.objects
         assert chair[:4] == other[:4] and all(map(np.array_equal, chair[4:], other[4:]))
+
+
+@pytest.mark.parametrize(
+    ("label", "category"),
+    [
+        ("arm_chair", "chair"), ("ArmChair", "chair"), ("Arm Chair", "chair"), ("dining_chair", "chair"),
+        ("aws_robomaker_residential_ChairA", "chair"), ("my_Bed_01", "bed"), ("TV", "tv_monitor"),
+        ("TVStand", None), ("tv_stand", None), ("hospital_TestTube", None), ("electric chair", None), ("sofa", "sofa"),
+    ],
+)  # fmt: skip
+def test_spaces_underscores_and_camel_case_of_labels_are_alike(label, category):
+    """The last words count in names with underscores or in camel case; plain words are those of the dataset's table."""
+    assert labels_named("hm3d").category(label) == category
+
+
+def test_categories_in_lower_case_are_found():
+    known = {"basketball": "BasketBall", "alarm_clock": "AlarmClock", "AlarmClock": "AlarmClock", "cup": "Mug"}
+    assert {label: labels_named("procthor").category(label) for label in known} == known
+
+
+def test_labels_of_a_file(tmp_path):
+    """Patterns match the words of a label; the first match counts; other labels have no category."""
+    path = tmp_path / "labels.yaml"
+    path.write_text('shelf: ["*Shelf*", bookcase]\nbox: "*box_?"\nrest: ["*shelf board*"]\n')
+    labels = labels_named(str(path))
+    assert labels.categories == ("shelf", "box", "rest") and labels.ids == {"shelf": 0, "box": 1, "rest": 2}
+    found = {"warehouse_ShelfD_01": "shelf", "Bookcase": "shelf", "CardBox_A": "box", "shelf_board": "shelf"}
+    assert {label: labels.category(label) for label in (*found, "bookcases", "chair")} == {
+        **found, "bookcases": None, "chair": None}  # fmt: skip
+    scene = labelled_scene([("warehouse_ShelfD", (-0.2, 0, -0.2), (0.2, 0.8, 0.2))])
+    assert make_goals([scene], labels=str(path), device="cpu")[0].categories == ("shelf",)
+
+
+@pytest.mark.parametrize("text", ["", "chair", "- chair", "chair: []", "chair: 3", "1: chair", "chair: ['']", "{"])
+def test_files_without_patterns_of_labels_are_refused(tmp_path, text):
+    (tmp_path / "labels.yaml").write_text(text)
+    with pytest.raises(ArgumentError, match=r"labels: .*labels\.yaml: (found no category|category|is not YAML)"):
+        labels_named(str(tmp_path / "labels.yaml"))
+    with pytest.raises(ArgumentError, match=r"labels: .*none\.yaml"):
+        labels_named(str(tmp_path / "none.yaml"))
