@@ -24,6 +24,7 @@ from batchnav.data.formats.objectnav import FileGoal, ObjectNavEpisode, goals_ke
 from batchnav.data.gazebo import read_world
 from batchnav.data.goals import GOALS
 from batchnav.data.goals.instance import generate_instances
+from batchnav.data.goals.rules import labels_named
 from batchnav.data.procthor import make_procthor_house, read_houses
 from batchnav.data.scenes.prepared import load_prepared, save_prepared
 from batchnav.data.scenes.scene_dataset import SceneDatasetConfig, read_urdf
@@ -149,6 +150,9 @@ def kinds(folder: Path) -> Iterator[Kind]:
     path.write_text(yaml.safe_dump(to_dict(TrainingConfig(env=env))))
     use = lambda path=path: configure(load_config(path, TrainingConfig))  # noqa: E731
     yield Kind("config", path, use, (*blind, mutate.yaml_text, mutate.yaml_text))
+    labels = folder / "labels.yaml"
+    labels.write_text('chair: ["*chair*", stool]\nshelf: "*shel?ing"\n')
+    yield Kind("labels", labels, lambda: labels_named(str(labels)).category("my_ArmChair"), (*blind, mutate.yaml_text))
     yield from _of_robots(folder / "robots", box, see)
 
 
