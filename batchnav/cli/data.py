@@ -98,7 +98,8 @@ def make_episodes(
     body = _body_options(agent_radius, agent_height)
     config = nav_config(preset, given | body, task)
     kind, world = kind_of(task), _people(people, config, task)
-    label_map = labels_named(config.task.labels) if hasattr(config.task, "labels") else None
+    named = getattr(config.task, "labels", None)
+    label_map = None if named is None else labels_named(named)
     if not out.name.endswith(suffix := FORMATS[kind.format].suffix):
         raise EpisodeError(f"{out}: found another suffix, expected {suffix}")
     if not (content and out.exists()):
