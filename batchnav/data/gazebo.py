@@ -247,11 +247,16 @@ def cut_at(plane: TriangleMesh, low: np.ndarray, high: np.ndarray) -> TriangleMe
     if len(corners) < 3 or np.array_equal(corners, plane.vertices):
         return plane
     faces = np.array([(0, k, k + 1) for k in range(1, len(corners) - 1)], plane.faces.dtype)
+
+    def rows(row: np.ndarray | None) -> np.ndarray | None:
+        return None if row is None else np.repeat(row[:1], len(faces))
+
     surface = plane.surface
     if surface is not None:
-        rows = {name: getattr(surface, name) for name in ("material", "object_id", "category")}
-        first = {name: np.repeat(row[:1], len(faces)) for name, row in rows.items() if row is not None}
-        surface = surface._replace(**first)
+        material = np.repeat(surface.material[:1], len(faces))
+        surface = surface._replace(
+            material=material, object_id=rows(surface.object_id), category=rows(surface.category)
+        )
     return plane._replace(vertices=np.array(corners, plane.vertices.dtype), faces=faces, surface=surface)
 
 

@@ -169,3 +169,16 @@ def test_every_numeric_option_of_a_benchmark_has_bounds(name):
 
 def test_the_scene_of_benchmarks():
     assert f"house:{BENCHMARK_HOUSE}" == options.SCENE
+
+
+def test_a_warning_about_a_file_is_one_line(tmp_path):
+    """Without the place in the source that issued it."""
+    (tmp_path / "floor.mtl").write_text("newmtl m\nmap_Kd absent.png\n")
+    (tmp_path / "floor.obj").write_text(
+        "mtllib floor.mtl\nv 0 0 0\nv 0 0 6\nv 6 0 6\nv 6 0 0\nvt 0 0\nusemtl m\nf 1/1 2/1 3/1 4/1\n"
+    )
+    words = sys.executable, "-m", "batchnav", "data", "import", "floor.obj", "--out", "out"
+    found = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = [line for line in found.stderr.splitlines() if "absent.png" in line]
+    assert len(lines) == 1 and lines[0].startswith("warning: floor.obj: some parts of the appearance cannot be read")
+    assert "warn" not in found.stderr.replace(lines[0], "")
