@@ -121,7 +121,7 @@ def make_episodes(
         episodes = _with_configs(dataset.episodes, configs)
         dataset.with_episodes(episodes).save(out, content)
     show(f"{out}: {number_of(len(episodes), 'episode')} in {number_of(len({e.scene_id for e in episodes}), 'scene')}")
-    played_as = ("--task", task) if preset is None else ("--preset", preset)
+    played_as: tuple[str, ...] = ("--task", task) if preset is None else ("--preset", preset)
     if label_map is not None and label_map.patterns:
         played_as += _with_categories(task, label_map.categories)
     evaluate = "batchnav", "evaluate", "shortest_path", *played_as, *_words(body), "--episodes", out
@@ -475,7 +475,7 @@ def _after_validation(path: Path) -> str:
     if is_episode_file(path):
         dataset = load_episodes(path)
         task = GOALS[dataset.kind].task
-        words = () if task == DEFAULT_TASK else ("--task", task)
+        words: tuple[str, ...] = () if task == DEFAULT_TASK else ("--task", task)
         names = sorted({getattr(episode, "object_category", "") for episode in dataset.episodes} - {""})
         words += _with_categories(task, names)
         command = "batchnav", "evaluate", "shortest_path", *words, "--episodes", path
@@ -492,9 +492,8 @@ def _import_world(source: Path, models: Sequence[Path], out: Path) -> SceneSourc
     mesh, left_out = read_world(source, models)
     file = out / "meshes" / f"{source.stem}.glb"
     save_glb(mesh, file)
-    for line in (*left_out.notes, str(left_out)):
-        if line:
-            show(line)
+    for line in filter(None, (*left_out.notes, str(left_out))):
+        show(line)
     return mesh_source(file)
 
 

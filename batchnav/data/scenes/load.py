@@ -373,8 +373,8 @@ def scene_for_body(scene: Scene, settings: NavMeshSettings) -> Scene:
 def _load_world(path: str, settings: NavMeshSettings | None, appearance: AppearanceConfig | bool) -> Scene:
     """A Gazebo world, whose models are searched as `gazebo.ModelPath` does. Parts that are left out are logged."""
     mesh, left_out = importlib.import_module("batchnav.data.gazebo").read_world(Path(path))  # it builds on this package
-    if left_out.reasons:
-        _log.warning("%s: %s", path, left_out)
+    for line in filter(None, (*left_out.notes, str(left_out))):
+        _log.warning("%s: %s", path, line)
     return make_scene(path, mesh if appearance is not False else mesh._replace(surface=None), settings=settings)
 
 
