@@ -27,6 +27,7 @@ from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import AgentMap, Images, Recording, evaluate, record
 from batchnav.evaluation.players import Player, PolicyPlayer
 from batchnav.evaluation.trajectories import (
+    GoalMasks,
     PoseCameras,
     Trajectory,
     TrajectoryRecorder,
@@ -163,6 +164,14 @@ class Evaluation:
             trajectories: poses to render from.
         """
         return images_along(PoseCameras(self.bank, config, renderer=self.renderer), scenes, trajectories)
+
+    def goal_masks(
+        self, config: NavConfig, numbers: Sequence[int], scenes: np.ndarray, trajectories: Sequence[Trajectory]
+    ) -> Iterator[dict[str, Images]]:
+        """Masks of the objects that these episodes ask for, along trajectories; empty where goals are no objects."""
+        masks = GoalMasks(self.bank, config, renderer=self.renderer)
+        for number, scene, walk in zip(numbers, scenes, trajectories, strict=True):
+            yield masks.images_at(self.episodes[number], np.full(len(walk.headings), scene, np.int32), walk)
 
     def final_maps(self, played: Played, numbers: Sequence[int]) -> list[AgentMap]:
         """Maps that an agent with `NavConfig.has_map` had built at the end of the episodes with these indices."""

@@ -21,7 +21,7 @@ from batchnav.renderers.bodies import SeenBodies
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import MAIN, FreeBodies
 from batchnav.sensors.frame import Frame, write_observations
-from batchnav.sensors.goal_mask import GoalCategorySensor
+from batchnav.sensors.goal_mask import GOAL, GoalCategorySensor, GoalMaskSensor
 from batchnav.sim.bodies import STOP
 from batchnav.types import MovingBodies
 
@@ -231,6 +231,38 @@ def goal_images(env: NavEnv) -> list[dict[str, Images]]:
     return [
         {name: Images(specs[name], values[i : i + 1]) for name, values in shown.items()} for i in range(env.num_envs)
     ]
+
+
+class GoalMasks:
+    """Images of the main camera that mark the objects which an episode asks for, from any pose.
+
+    Args:
+        bank: scenes with the field "goal" of the appearance, where goals are objects.
+        config: cameras and task.
+        at_once: poses rendered at a time.
+        renderer: "raycast", "opengl" or "auto".
+    """
+
+    def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = POSES_AT_ONCE, renderer: str = "raycast"):
+        self.kind, self.names = kind_of(config.task_name), bank.goal_categories
+        spec = GoalMaskSensor(config.camera).spec
+        is_observed = spec.name in config.sensors
+        self.spec = spec if is_observed else spec._replace(name=f"{spec.name} (not observed)")
+        self.cameras = None
+        if self.names and "goal" in bank.appearance_fields:
+            sensor = GoalCategorySensor(config.camera).of_camera(MAIN)
+            self.cameras = PoseCameras(bank, config, at_once, renderer, {sensor.spec.name: sensor})
+
+    def images_at(self, episode: Any, scene: np.ndarray, walk: Trajectory) -> dict[str, Images]:
+        """The masks of an episode's goal along a trajectory by name; empty where goals are no objects.
+
+        `scene`: i32 [S], rows of the bank.
+        """
+        if self.cameras is None:
+            return {}
+        (seen,) = self.cameras.images_at(scene, walk.positions, walk.headings, walk.tilts, seen=walk.seen).values()
+        wanted = self.names.index(self.kind.goal_name(episode)) + 1
+        return {self.spec.name: Images(self.spec, np.where(seen.values == wanted, GOAL, 0).astype(np.uint8))}
 
 
 # Failure analysis: why each failed episode failed.

@@ -86,8 +86,10 @@ def smooth(values: np.ndarray, window: int) -> np.ndarray:
     return np.convolve(values, np.ones(window), "same") / counts
 
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A6D00", "#56B4E9", "#6B6B6B")
-"""Colours of runs and agents, in order: the colour-blind-safe palette of Okabe and Ito, with a darker yellow."""
+COLOURS = ("#0072B2", "#009E73", "#8A6D00", "#56B4E9", "#6B6B6B", "#CC79A7")
+"""Colours of runs and agents, in order: the colour-blind-safe palette of Okabe and Ito, with a darker yellow.
+
+Its orange marks shortest paths, its yellow goals."""
 WIDTH, HEIGHT = 360, 200
 """Size of a chart in SVG units, about the pixels of a phone."""
 LEFT, RIGHT, TOP, BOTTOM = 46, 352, 8, 180
@@ -100,6 +102,8 @@ MAX_POINTS = 400
 """Maximum number of points of a curve; longer curves are averaged over neighbours."""
 SMOOTHING = 25
 """The bold line is a running mean whose window is the curve's length divided by this number."""
+LAST_UPDATES = 10
+"""The number beside a chart is the mean over this many last updates, or over the window of the bold line if longer."""
 
 
 def learning_curves() -> dict[str, tuple[str, str]]:
@@ -148,7 +152,7 @@ class Chart(NamedTuple):
     up: list[Mark]
     lines: list[Line]
     last: list[tuple[str, str]]
-    """Colour and last smoothed value (formatted) of each run."""
+    """Colour and mean over the last updates (formatted) of each run."""
 
 
 def charts(runs: Mapping[str, Rows], metrics: Mapping[str, tuple[float, float]]) -> list[Chart]:
@@ -165,7 +169,8 @@ def charts(runs: Mapping[str, Rows], metrics: Mapping[str, tuple[float, float]])
 
 def _chart(key: str, title: str, unit: str, runs: Sequence[Rows], possible: tuple[float, float] | None) -> Chart | None:
     """The chart of one key; None if no run has values for it."""
-    curves = [_condensed(*series(run.training, key)) for run in runs]
+    raw = [series(run.training, key) for run in runs]
+    curves = [_condensed(*curve) for curve in raw]
     tests = [series([{"frames": r["frames"], **r["eval"]} for r in run.evaluations], key) for run in runs]
     points = [pair for pair in (*curves, *tests) if len(pair[0])]
     if not points:
@@ -181,12 +186,13 @@ def _chart(key: str, title: str, unit: str, runs: Sequence[Rows], possible: tupl
         return list(zip(_scaled(x, ends_x, LEFT, RIGHT), _scaled(y, ends_y, BOTTOM, TOP), strict=True))
 
     lines, last = [], []
-    for i, ((frames, values), test) in enumerate(zip(curves, tests, strict=True)):
+    for i, ((frames, values), test, (_, whole)) in enumerate(zip(curves, tests, raw, strict=True)):
         colour = COLOURS[i % len(COLOURS)]
         mean = smooth(values, len(values) // SMOOTHING)
         lines.append(Line(colour, _text(place(frames, values)), _text(place(frames, mean)), place(*test)))
         if len(values):
-            last.append((colour, short(float(mean[-1]))))
+            latest = float(whole[-max(LAST_UPDATES, len(whole) // SMOOTHING) :].mean())
+            last.append((colour, f"{latest:.3f}" if possible == (0.0, 1.0) else short(latest)))
     return Chart(title, unit, _marks(across, ends_x, LEFT, RIGHT), _marks(up, ends_y, BOTTOM, TOP), lines, last)
 
 

@@ -48,6 +48,8 @@ QUALITY = 85
 """WebP quality of filmstrips, 0 to 100."""
 SUBPIXELS = 16
 """Resolution of trajectories: units per pixel of the floor plan."""
+STAR = "M0 -10 2.4 -3.2 9.5 -3.1 3.8 1.2 5.9 8.1 0 4 -5.9 8.1 -3.8 1.2 -9.5 -3.1 -2.4 -3.2Z"
+"""Sign of a goal: a star around the origin, in the syntax of an SVG path."""
 
 
 class Plan(NamedTuple):
@@ -180,6 +182,10 @@ def data_uri(image: Image.Image, kind: str, **options: Any) -> str:
 # A metric broken down by properties of the episodes: goal distance, detour ratio and scene
 
 
+SCENE = "scene"
+"""Name of the property that groups episodes by their scene."""
+
+
 class Part(NamedTuple):
     """A group of episodes, with each agent's mean in it."""
 
@@ -196,21 +202,24 @@ def compared_by(metrics: Sequence[Metric]) -> Metric:
 
 
 def breakdowns(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> Mapping[str, list[Part]]:
-    """Groups of episodes by distance, detour and scene. Properties that no episode has are omitted."""
+    """Groups of episodes by distance, detour, category and scene, the first agent's worst scene first.
+
+    Properties that no episode has are omitted.
+    """
     found = properties(evaluation, played[0])
     tables = {
         "geodesic distance to the goal": quantiles(found.distance, DISTANCES),
         "detour: geodesic over straight line": quantiles(found.detour, "{:.2f} to {:.2f}"),
         "goal category": by_category(evaluation),
-        "scene": {
-            name: np.flatnonzero(played[0].episodes["scene"] == k) for k, name in enumerate(evaluation.names)
-        },
-    }  # fmt: skip
-    return {
+        SCENE: {name: np.flatnonzero(played[0].episodes["scene"] == k) for k, name in enumerate(evaluation.names)},
+    }
+    found_parts = {
         name: [Part(label, len(rows), [_mean(each, rows, metric) for each in played]) for label, rows in parts.items()]
         for name, parts in tables.items()
         if parts
     }
+    found_parts[SCENE].sort(key=lambda part: part.intervals[0].mean)
+    return found_parts
 
 
 def _mean(played: Played, rows: np.ndarray, metric: Metric) -> Interval:
@@ -241,6 +250,8 @@ class Row(NamedTuple):
     """One score for each agent."""
     failure: str = "failed"
     """How the first agent failed, where the task has kinds of failures."""
+    goal: str = ""
+    """Category of the goal; "" for goals without one."""
 
 
 class Score(NamedTuple):
@@ -258,20 +269,26 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
     Args:
         folder: created if missing.
         evaluation: the episodes and their scenes.
-        agents: results by agent name; the report is about the first.
+        agents: results by agent name; the report is about the first. Other reference agents whose success and
+            compared metric are 0 have a folded row in the table of agents, and no more.
         films: number of episodes with sensor images; most of them are the first ones of the list, failures.
     """
-    played = list(agents.values())
-    task = TASKS[played[0].player.config.task_name]
+    first = next(iter(agents))
+    task = TASKS[agents[first].player.config.task_name]
+    everyone, shown = agents, [m for m in task.metric_specs if m.shown]
     metric = compared_by(task.metric_specs)
+    checked = [name for name in (_success(task.metric_specs), metric.name) if name]
+    zero = {name: each for name, each in everyone.items() if name != first and _is_zero(each, checked)}
+    agents = {name: each for name, each in everyone.items() if name not in zero}
+    played = list(agents.values())
     rows = listed(evaluation, played, metric)
-    shown = [m for m in task.metric_specs if m.shown]
     text = render(
         "report/pages/report.html",
-        title=f"{task.title}: {', '.join(agents)} on {evaluation.path.name}",
+        title=f"{task.title}: {first} on {evaluation.path.name}",
         header=_header(evaluation, agents), agents=dict(zip(agents, COLOURS * len(agents), strict=False)),
         metrics=[in_words(m.name) for m in shown], compared=in_words(metric.name),
-        table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in agents.items()},
+        checked=list(map(in_words, checked)), zero=list(zero),
+        table={name: [format_interval(each.overall[m.name]) for m in shown] for name, each in everyone.items()},
         kinds=meanings_of(played[0].player.config), failures={
             name: failure_table(evaluation, each) for name, each in agents.items() if each.failures is not None
         },
@@ -279,7 +296,8 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         charts=_charts(agents, task.metric_specs),
         trained=[name for name, each in agents.items() if _file_of_run(each.player, "metrics.jsonl")],
         configurations=_configurations(agents),
-        rows=rows, total=len(evaluation.episodes), goals=has_goals(played[0]),
+        by_scene=SCENE, star=STAR, rows=rows, total=len(evaluation.episodes), goals=has_goals(played[0]),
+        categories=any(row.goal for row in rows),
         mapped=next((name for name, each in agents.items() if each.player.env_config.has_map), None),
         succeeds=_success(task.metric_specs) is not None,
         data=script_json(_page_data(evaluation, played, rows, films)),
@@ -295,6 +313,7 @@ def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> 
     success = _success(TASKS[played[0].player.config.task_name].metric_specs)
     known = properties(evaluation, played[0])
     first, kinds = played[0].episodes, played[0].failures
+    kind = kind_of(played[0].player.config.task_name)
     order = np.lexsort([first[metric.name], *([first[success]] if success else [])])[:MAX_LISTED]
     return [
         Row(
@@ -305,6 +324,7 @@ def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> 
                 for each in played
             ],
             "failed" if kinds is None else str(kinds[i]),
+            kind.category(evaluation.episodes[i]),
         )
         for i in order
     ]  # fmt: skip
@@ -343,10 +363,11 @@ def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> li
     steps = [shown_steps(len(played.trajectories[i].headings)) for i in numbers]
     trajectories = [played.trajectories[i].rows(kept) for i, kept in zip(numbers, steps, strict=True)]
     seen = evaluation.images_along(config, played.episodes["scene"][numbers], trajectories)
+    masks = evaluation.goal_masks(config, numbers, played.episodes["scene"][numbers], trajectories)
     goals = evaluation.goal_images(config, numbers)
     return [
-        {"every": int(kept[1]) if len(kept) > 1 else 1, "strips": strips({**images, **goal}, metres)}
-        for kept, images, goal in zip(steps, seen, goals, strict=True)
+        {"every": int(kept[1]) if len(kept) > 1 else 1, "strips": strips({**images, **mask, **goal}, metres)}
+        for kept, images, mask, goal in zip(steps, seen, masks, goals, strict=True)
     ]
 
 
@@ -370,6 +391,11 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
         found["shortest"] = places(plan, goals.path)
         found["category"] = kind.goal_name(episode) or None
     return found
+
+
+def _is_zero(played: Played, metrics: Sequence[str]) -> bool:
+    """True for a reference agent for which these metrics are all 0."""
+    return not isinstance(played.player, PolicyPlayer) and not any(played.overall[name].mean for name in metrics)
 
 
 def has_goals(played: Played) -> bool:

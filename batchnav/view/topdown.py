@@ -243,7 +243,7 @@ def _dashes(corners: np.ndarray, length: float) -> Sequence[np.ndarray]:
 
 # The map that an agent built, to lay over a floor plan; and maps in little memory, one for each step
 
-EXPLORED, OCCUPIED, GOAL = (0, 114, 178, 70), (60, 30, 90, 150), (213, 94, 0, 220)
+EXPLORED, OCCUPIED, GOAL = (0, 114, 178, 70), (60, 30, 90, 150), (255, 213, 0, 220)
 """Colours (RGBA) of explored cells, of occupied cells, and of cells in which the agent saw its goal."""
 
 

@@ -17,7 +17,7 @@ from batchnav.observation import Spec
 from batchnav.runtime.files import replacing
 from batchnav.runtime.imports import install_command
 from batchnav.types import Metric
-from batchnav.view.topdown import BLUE, INK, ORANGE, PAPER, TopDownMap
+from batchnav.view.topdown import AMBER, BLUE, INK, ORANGE, PAPER, TopDownMap
 
 # Sensor images as colour images, single or in a grid
 
@@ -44,10 +44,13 @@ def colour_depth(depth: np.ndarray, far: float = 1.0) -> np.ndarray:
 def colour(values: np.ndarray, spec: Spec) -> np.ndarray:
     """Sensor images [..., C, H, W] as colour images u8 [..., H, W, 3].
 
-    One channel is depth, or ids with one colour each; three channels are colour. ArgumentError for other channels.
+    One channel is depth, a mask, or ids with one colour each; three channels are colour. ArgumentError for other
+    channels.
     """
     if holds_ids(spec):
         return colour_ids(values[..., 0, :, :])
+    if values.shape[-3] == 1 and not spec.dtype.is_floating_point:
+        return np.where(np.moveaxis(values, -3, -1) > 0, AMBER, HOLE).astype(np.uint8)
     if values.shape[-3] == 1:
         return colour_depth(values[..., 0, :, :], spec.high)
     if values.shape[-3] != 3:

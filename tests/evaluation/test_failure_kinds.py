@@ -4,6 +4,7 @@ import base64
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation, failure_table, straight_line, write_results
-from batchnav.evaluation.trajectories import Trajectory, failure_kinds, meanings_of
+from batchnav.evaluation.trajectories import GoalMasks, Trajectory, failure_kinds, meanings_of
 from batchnav.report.evaluation import PLAN_SIZE, write_report
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
@@ -38,7 +39,7 @@ from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.view.topdown import AMBER, BLUE, TopDownMap, map_picture, packed_map, unpacked_map
-from batchnav.view.viewer.session import Session
+from batchnav.view.viewer.session import YOU, Session
 
 CATEGORIES = CHAIR, BED = "chair", "bed"
 NORTH, SOUTH = 0.0, math.pi
@@ -191,6 +192,31 @@ def test_the_report_has_goals_and_maps(evaluation, agents, tmp_path):
     assert 'id="own"' in text and "map of map_searcher" in text
 
 
+def test_the_report_names_goals_and_shows_where_they_are(evaluation, agents, tmp_path):
+    config = replace(with_options(CONFIG, {"height": 24, "width": 32, "max_steps": 60}), sensors=("depth",))
+
+    class Seeing(ReferencePlayer):
+        env_config = property(lambda self: self.config)
+
+    played = evaluation.play(Seeing("shortest_path", config))
+    text = write_report(tmp_path, evaluation, {"mine": played, **agents}, films=8).read_text()
+    names = re.findall(r'<td class="category">(.*?)</td>', text)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
+    assert names == [episode["category"] for episode in data["episodes"]] and set(names) == set(CATEGORIES)
+    for episode in data["episodes"]:
+        assert [strip["sensor"] for strip in episode["films"]["0"]["strips"]] == ["depth", "goal_mask (not observed)"]
+        assert list(episode["films"]) == ["0"]  # the other agents have no images
+    masked, ids = GoalMasks(evaluation.bank, config), evaluation.bank.scenes[0].goals
+    for number, walk in enumerate(played.trajectories):
+        rows, category = np.zeros(len(walk.headings), np.int32), evaluation.episodes[number].object_category
+        (images,) = masked.images_at(evaluation.episodes[number], rows, walk).values()
+        seen = (images.values > 0).any((1, 2, 3))
+        points = ids.view_points(category)
+        facing = np.abs(walk.positions[-1] - points).max(1).min() < 0.3  # it stops at a view point, of some heading
+        assert images.values.shape[1:] == (1, 24, 32) and set(np.unique(images.values)) <= {0, 255} and facing
+        assert seen.any() or len(seen) < 10
+
+
 def test_final_maps_are_those_of_the_played_episodes(evaluation, agents):
     played = agents["map_searcher"]
     numbers = [1, 4, 6]
@@ -216,6 +242,8 @@ def test_the_viewer_shows_goals_and_the_map(evaluation, agents):
     np.testing.assert_array_equal(session.goals.view_points, points)
     track = session.track("map_searcher")
     assert len(track.maps) == len(track.trajectory.headings)
+    assert session.category == evaluation.episodes[0].object_category
+    assert list(session.seen(YOU, 0)) == ["depth", "goal_mask (not observed)"]
     known = [int(session.agent_map("map_searcher", k).layers.is_known.sum()) for k in (0, len(track.maps) - 1)]
     assert 0 < known[0] < known[1]
     with_map, without = (np.asarray(session.plan(60, {"map_searcher": BLUE}, shown)) for shown in (True, False))

@@ -21,6 +21,7 @@ from batchnav.report.evaluation import (
     MAX_PICTURES,
     SUBPIXELS,
     bar_ends,
+    breakdowns,
     compared_by,
     listed,
     shown_steps,
@@ -50,14 +51,13 @@ def evaluation(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def played(evaluation):
-    return [evaluation.play(Seeing("forward", CONFIG)), evaluation.play(ReferencePlayer("random", CONFIG))]
+    return [evaluation.play(Seeing("forward", CONFIG)), evaluation.play(ReferencePlayer("shortest_path", CONFIG))]
 
 
 @pytest.fixture(scope="module")
 def page(evaluation, played, tmp_path_factory):
-    return write_report(
-        tmp_path_factory.mktemp("report"), evaluation, dict(zip(("forward", "random"), played, strict=True)), films=3
-    ).read_text()
+    agents = dict(zip(("forward", "shortest_path"), played, strict=True))
+    return write_report(tmp_path_factory.mktemp("report"), evaluation, agents, films=3).read_text()
 
 
 def data_of(text):
@@ -65,7 +65,7 @@ def data_of(text):
 
 
 def test_the_page_stands_alone(page):
-    assert '<meta name="viewport"' in page and "<h1>PointGoal: forward, random on mine.json.gz</h1>" in page
+    assert '<meta name="viewport"' in page and "<h1>PointGoal: forward on mine.json.gz</h1>" in page
     assert "b&lt;1&gt;" in page and "b<1>" not in page.replace("b<1>.ply\n", "")
     assert not re.search(r"(?:src|href)=[\"'](?!data:|\$\{)", page)
     for words in (
@@ -81,14 +81,35 @@ def test_the_page_stands_alone(page):
 
 def test_agents_stand_side_by_side(page, played):
     head = page[page.index('class="cards"') : page.index("SPL by episode property")]
-    assert head.index("forward") < head.index("random")
+    assert head.index("forward") < head.index("shortest_path")
     assert f"<b>{played[0].overall['success'].mean:.3f}</b>" in head
-    for name in ("geodesic distance to the goal", "detour: geodesic over straight line", "scene"):
+    for name in ("geodesic distance to the goal", "detour: geodesic over straight line", "scene, worst first"):
         assert f"<h3>By {name}</h3>" in page
 
 
+def test_a_reference_agent_that_is_all_zero_folds_away(evaluation, played, tmp_path):
+    def nothing(name):
+        found = evaluation.play(ReferencePlayer(name, CONFIG))
+        zero = {metric: interval._replace(mean=0.0) for metric, interval in found.overall.items()}
+        return found._replace(overall=zero)
+
+    agents = {"forward": nothing("forward"), "shortest_path": played[0], "greedy": nothing("greedy")}
+    text = write_report(tmp_path, evaluation, agents, films=0).read_text()
+    assert "<summary>greedy: success and SPL 0 in all episodes</summary>" in text and text.count("greedy") == 2
+    assert 'const names = ["forward", "shortest_path"]' in text  # the first agent is what the report is about
+    assert all(len(episode["paths"]) == 2 for episode in data_of(text)["episodes"])
+
+
+def test_all_scenes_are_shown_worst_first(evaluation, played):
+    parts = breakdowns(evaluation, played[:1], compared_by(METRIC_SPECS))["scene"]
+    assert sorted(part.label for part in parts) == sorted(evaluation.names)
+    worst = {name: each["spl"].mean for name, each in played[0].scenes.items()}
+    assert [worst[part.label] for part in parts] == sorted(worst.values())
+
+
 def test_failures_come_first(evaluation, played, page):
-    rows = listed(evaluation, played[::-1], compared_by(METRIC_SPECS))  # of the random agent
+    random = evaluation.play(ReferencePlayer("random", CONFIG))
+    rows = listed(evaluation, [random, *played], compared_by(METRIC_SPECS))
     success = [row.scores[0].success for row in rows]
     assert sorted(row.number for row in rows) == list(range(6)) and success == sorted(success)
     assert not success[0]
@@ -130,7 +151,7 @@ def test_pictures_are_drawn_from_where_the_agent_stood(evaluation):
 def test_pictures_are_drawn_a_walk_at_a_time(evaluation, played, monkeypatch):
     """A report of many large images renders one episode at a time."""
     drawn = []
-    monkeypatch.setattr(PoseCameras, "images_at", lambda eyes, scene, *pose: drawn.append((scene, *pose)))
+    monkeypatch.setattr(PoseCameras, "images_at", lambda eyes, scene, *pose, seen=None: drawn.append((scene, *pose)))
     walks = played[0].trajectories[:3]
     for k, _ in enumerate(evaluation.images_along(CONFIG, np.array([1, 0, 1]), walks)):
         assert len(drawn) == k + 1 and drawn[k][0].tolist() == [(1, 0, 1)[k]] * len(walks[k].headings)

@@ -32,17 +32,19 @@ function show(row) {
   paths = episode.paths.map(unpack);
   bodies = episode.bodies.map(b => ({radius: b.radius, path: unpack(b.path)}));
   const points = list => list.map(p => p[0] + "," + p[1]).join(" ");
-  const goal = episode.goal && `<circle cx="${episode.goal[0]}" cy="${episode.goal[1]}" r="${episode.goal[2]}" fill="#fff" stroke="#D55E00"
-    stroke-width="2"/><circle cx="${episode.goal[0]}" cy="${episode.goal[1]}" r="2.5" fill="#D55E00"/>`;
+  const goal = episode.goal && `<g transform="translate(${episode.goal[0]} ${episode.goal[1]})"><circle class="ring" r="${episode.goal[2]}"/>
+    <path class="goal" d="${star}"/></g>`, [x0, y0] = paths[0][0];
   const goals = plan.goals[episode.category], places = goals ? unpackPlaces(goals.view_points) : [];
   const seen = goals ? `<path class="points" d="${places.map(([x, y]) => `M${x - 1} ${y - 1}h2v2h-2z`).join("")}"/>` +
     goals.objects.map(([x, y]) => `<rect class="object" x="${x - 6}" y="${y - 6}" width="12" height="12"/>`).join("") : "";
   const own = episode.map ? `<image class="own" href="${episode.map.source}" x="${episode.map.x}" y="${episode.map.y}"
     width="${episode.map.side}" height="${episode.map.side}" preserveAspectRatio="none"/>` : "";
   get("map").setAttribute("viewBox", `0 0 ${plan.size[0]} ${plan.size[1]}`);
-  get("map").innerHTML = `<image href="${plan.source}" width="${plan.size[0]}" height="${plan.size[1]}"/>` + own + seen + (goal || "") +
-    `<polyline points="${points(episode.shortest)}" class="path" stroke="#D55E00" stroke-dasharray="6 5"/>` +
+  get("map").innerHTML = `<image href="${plan.source}" width="${plan.size[0]}" height="${plan.size[1]}"/>` + own + seen +
+    `<polyline points="${points(episode.shortest)}" class="shortest"/>` +
     bodies.map(b => `<polyline class="path body" stroke="#CC79A7" opacity=".6"/><circle class="body" r="${b.radius}" fill="#CC79A7"/>`).join("") +
+    paths.map((path, a) => `<polyline class="path" stroke="${colours[a]}" opacity=".25" points="${points(path)}"/>`).reverse().join("") +
+    `<circle class="start" cx="${x0}" cy="${y0}" r="6"/>` + (goal || "") +
     paths.map((_, a) => `<polyline class="path agent" stroke="${colours[a]}" opacity="${a ? .7 : 1}"/>`).reverse().join("") +
     paths.map((_, a) => `<path class="arrow" d="M0 -10 L7 7 L0 3.5 L-7 7 Z" fill="${colours[a]}" stroke="#fff"/>`).reverse().join("");
   get("views").innerHTML = Object.entries(episode.films).map(([a, film]) => film.strips.map(s =>
@@ -52,12 +54,12 @@ function show(row) {
     `<figcaption><small><span class="key" style="--colour: ${colours[a]}"></span>${s.sensor}, ${s.shape}${s.range ? "; dark: no surface" : ""}</small></figcaption></figure>`
   ).join("")).join("");
   slider.max = Math.max(...paths.map(w => w.length)) - 1;
-  slider.value = slider.max;
+  slider.value = 0;
   draw();
 }
 
 function draw() {
-  const step = +slider.value, n = names.length, cells = shown.cells, heads = get("list").tHead.rows[0].cells;
+  const step = +slider.value, n = names.length, cell = part => shown.querySelector("." + part), scores = shown.querySelectorAll(".score");
   paths.forEach((path, a) => {
     const k = Math.min(step, path.length - 1), [x, y, heading] = path[k];
     get("map").querySelectorAll(".agent")[n - 1 - a].setAttribute("points", path.slice(0, k + 1).map(p => p[0] + "," + p[1]).join(" "));
@@ -73,8 +75,9 @@ function draw() {
     image.setAttribute("x", -(k % d.columns) * d.width);
     image.setAttribute("y", -Math.floor(k / d.columns) * d.height);
   });
-  get("caption").innerHTML = `<b>${cells[0].innerHTML}</b> in ${cells[1].innerHTML}, step ${step + 1} of ${+slider.max + 1}` +
-    names.map((name, a) => `<span class="key" style="--colour: ${colours[a]}">${escaped(heads[4 + a].textContent)}: ${cells[4 + a].innerHTML} in ${paths[a].length} steps</span>`).join("");
+  get("caption").innerHTML = `<b>${cell("name").innerHTML}</b> in ${cell("scene").innerHTML}, ` +
+    (cell("category") ? `goal: <b>${cell("category").innerHTML}</b>, ` : "") + `step ${step + 1} of ${+slider.max + 1}` +
+    names.map((name, a) => `<span class="key" style="--colour: ${colours[a]}">${escaped(name)}, ${escaped(compared)}: ${scores[a].innerHTML} in ${paths[a].length} steps</span>`).join("");
 }
 
 function move(by) { slider.value = +slider.value + by; draw(); }
