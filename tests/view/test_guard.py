@@ -1,6 +1,7 @@
 """The viewer's server against web pages of strangers, and against clients that send what they like."""
 
 import asyncio
+import gzip
 import html
 import http.client
 import signal
@@ -64,6 +65,18 @@ def fetch(viewer, path="/", **headers):
             return answer.status, dict(answer.headers)
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_the_page_has_the_programs_title(viewer, encoding):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{viewer.server.get_port()}/", headers={"Accept-Encoding": encoding}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        body, length = answer.read(), int(answer.headers["Content-Length"])
+    assert len(body) == length
+    page = gzip.decompress(body) if encoding == "gzip" else body
+    assert b"<title>batchnav</title>" in page and b"<title>Viser</title>" not in page
 
 
 def raw_request(viewer, path):

@@ -14,7 +14,7 @@ from batchnav.envs.config import with_options
 from batchnav.errors import EpisodeError
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.sim.bodies import FORWARD
-from batchnav.view.viewer.app import Viewer
+from batchnav.view.viewer.app import Viewer, whole_view
 from batchnav.view.viewer.session import YOU, Session, open_session
 
 pytest.importorskip("viser", reason="the viewer's library is not installed")
@@ -40,6 +40,23 @@ def test_what_is_shown_at_first(viewer):
     assert "1 of 3" in viewer.status.content and "**random**: step 1 of" in viewer.status.content
     assert {("forward", "depth"), ("random", "depth")} == set(viewer.views)
     assert np.ptp(viewer.map.image) > 100
+
+
+@pytest.mark.parametrize("free", [1.0, 0.4])
+@pytest.mark.parametrize("aspect", [0.5, 1.0, 2.2])
+@pytest.mark.parametrize("size", [(12.0, 2.5, 3.0), (3.0, 2.5, 12.0), (5.0, 2.5, 5.0)])
+def test_a_storey_fills_the_free_part_of_the_canvas(size, aspect, free):
+    low = np.array([3.0, -1.0, 40.0])
+    high = low + size
+    position, target = whole_view(low, high, 1.3, aspect, free)
+    ahead = (target - position) / np.linalg.norm(target - position)
+    right = np.cross(ahead, [0.0, 1.0, 0.0])
+    right /= np.linalg.norm(right)
+    corners = np.array([[x, y, z] for x in (low[0], high[0]) for y in (low[1], high[1]) for z in (low[2], high[2])])
+    across, up, depth = ((corners - position) @ axis for axis in (right, np.cross(right, ahead), ahead))
+    x, y = across / depth / (np.tan(0.65) * aspect), up / depth / np.tan(0.65)  # -1 to 1 on the canvas
+    assert (depth > 0).all() and np.abs(x).max() <= 1.001 and y.max() <= 1.001 and y.min() >= 1 - 2 * free - 0.001
+    assert np.ptp(x) > 1.6 or np.ptp(y) > 1.8 * free, "found a storey that fills neither width nor height"
 
 
 def test_the_camera_stands_where_it_is_mounted(bank):  # noqa: F811

@@ -43,6 +43,45 @@ KEYS = {
 """Key and action of each driving command."""
 SPEEDS = (2, 5, 10, 20, 40)
 """Playback speeds, steps per second."""
+SHEET = 576
+"""Width in pixels below which viser shows the panel as a sheet over the lower part of the page."""
+ABOVE_SHEET = 0.4
+"""Share of the page above that sheet."""
+FOV, ASPECT = math.radians(75.0), 4.0 / 3.0
+"""Vertical field of view of viser's camera, and the aspect ratio of the first view, before a page's is known."""
+WALLS = 2.5
+"""Height of a storey that the camera shows completely, metres."""
+
+
+def whole_view(low: np.ndarray, high: np.ndarray, fov: float, aspect: float, free: float = 1.0) -> np.ndarray:
+    """Position and target f64 [2, 3] of a camera above a box that fills the canvas, its longer side along the canvas's.
+
+    Args:
+        low: lowest corner of the box [3], metres.
+        high: highest corner.
+        fov: vertical field of view, radians.
+        aspect: width over height of the canvas.
+        free: share of the canvas's height, from its top, that the box has to fit in.
+    """
+    is_wide, is_long = aspect > free, (high - low)[0] >= (high - low)[2]
+    back = np.array([0.0, 0.95, 0.3] if is_wide == is_long else [0.3, 0.95, 0.0]) / math.hypot(0.95, 0.3)
+    right = np.cross(UP.astype(np.float64), back)
+    right /= np.linalg.norm(right)
+    up, middle = np.cross(back, right), (low + high) / 2
+    corners = np.array([[(low, high)[k >> axis & 1][axis] for axis in range(3)] for k in range(8)]) - middle
+    x, y, z = corners @ right, corners @ up, corners @ -back
+    tan = math.tan(fov / 2)
+    near, far = 0.0, 100.0 * float(np.linalg.norm(high - low))
+    for _ in range(60):  # bisection of the distance; `shift` moves the camera down, so that the box is in the free part
+        distance = (near + far) / 2
+        depth = distance + z
+        lowest, highest = ((1 - 2 * free) * tan * depth - y).max(), (tan * depth - y).min()
+        fits = depth.min() > 0.0 and bool((np.abs(x) <= tan * aspect * depth).all()) and lowest <= highest
+        near, far = (near, distance) if fits else (distance, far)
+    depth = far + z
+    shift = (((1 - 2 * free) * tan * depth - y).max() + (tan * depth - y).min()) / 2
+    target = middle - up * shift
+    return np.stack([target + back * far, target])
 
 
 class Viewer:
@@ -62,11 +101,15 @@ class Viewer:
         self.server.scene.set_up_direction("+y")
         self.server.scene.configure_default_lights(cast_shadow=False)
         self.server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
+        self.server.gui.main_panel.dock_right()
         # viser handles each click in its own thread; the lock serialises them.
         self._lock = threading.RLock()
         self._scene_shown: tuple[Any, ...] = ()
+        self._cameras: dict[int, np.ndarray] = {}
         self._make_panel()
         self.show_episode()
+        self.server.on_client_connect(self._welcome)
+        self.server.on_client_disconnect(lambda client: self._cameras.pop(client.client_id, None))
 
     def run(self) -> None:
         """Serve until interrupted; advance the step while playing."""
@@ -297,14 +340,36 @@ class Viewer:
         self._scene_shown = wanted
 
     def _look_at(self, bounds: np.ndarray, floor: float) -> None:
-        """Place the camera south of and above the storey, so that all of it is visible."""
-        low, high = (np.asarray(end, np.float64) for end in bounds)
-        middle, size = (low + high) / 2, float(np.linalg.norm((high - low)[[0, 2]]))
-        middle[1] = floor
+        """Place the cameras above the storey, so that all of it is visible."""
+        low, high = (np.array(end, np.float64) for end in bounds)
+        low[1], high[1] = floor, floor + WALLS
+        self._storey = low, high
         camera = self.server.initial_camera
-        camera.position, camera.look_at = middle + size * np.array([0.0, 0.95, 0.3]), middle
+        camera.position, camera.look_at = whole_view(low, high, FOV, ASPECT)
         for client in self.server.get_clients().values():
-            client.camera.position, client.camera.look_at = camera.position, camera.look_at
+            self._fit(client)
+
+    def _fit(self, client: Any) -> None:
+        """Place a page's camera so that the storey fills what the panel leaves free."""
+        camera = client.camera
+        free = ABOVE_SHEET if camera.image_width < SHEET else 1.0
+        view = whole_view(*self._storey, camera.fov, camera.image_width / camera.image_height, free)
+        self._cameras[client.client_id] = view
+        camera.position, camera.look_at = view
+
+    def _welcome(self, client: Any) -> None:
+        """Fit the camera of a new page, and again where its canvas changes before the user moves the camera."""
+        camera, size = client.camera, [0, 0]
+
+        def fit(_: Any) -> None:
+            now = [camera.image_width, camera.image_height]
+            view = self._cameras.get(client.client_id)
+            if now != size and (view is None or np.allclose(camera.position, view[0], atol=1e-2)):
+                size[:] = now
+                self._fit(client)
+
+        fit(None)
+        camera.on_update(fit)
 
     def _line(self, name: str, points: np.ndarray, colour: tuple[int, int, int], thickness: float) -> None:
         """Draw a line through points f32 [K, 3]; fewer than two points remove it."""
@@ -339,6 +404,7 @@ class Viewer:
         episode = session.episode
         name, place = plain_markdown(str(episode.episode_id)), plain_markdown(str(episode.scene_id))
         head = f"episode {name} in {place}, {session.number + 1} of {len(session.episodes)}"
+        head += f"  \ngoal: **{plain_markdown(session.category)}**" if session.category else ""
         self.status.content = "  \n".join([head, *lines])
 
     def _show_agent(self, name: str, trajectory: Trajectory, step: int, image: np.ndarray | None) -> None:

@@ -15,7 +15,9 @@ All other messages, which include requests for viser's public tunnel, are droppe
 
 from __future__ import annotations
 
+import gzip
 import hmac
+import html
 import http
 import ipaddress
 import logging
@@ -213,6 +215,17 @@ class _Checked:
         return getattr(self._connection, name)
 
 
+def titled(answer: Any, title: str) -> Any:
+    """The response with viser's page, under another title."""
+    is_packed = answer.headers.get("Content-Encoding") == "gzip"
+    page = gzip.decompress(answer.body) if is_packed else answer.body
+    page = page.replace(b"<title>Viser</title>", f"<title>{html.escape(title)}</title>".encode(), 1)
+    answer.body = gzip.compress(page) if is_packed else page
+    del answer.headers["Content-Length"]
+    answer.headers["Content-Length"] = str(len(answer.body))
+    return answer
+
+
 def check_server(host: str, port: int) -> None:
     """ArgumentError for an address that cannot be listened on, DeviceError without viser."""
     try:
@@ -261,6 +274,8 @@ def guarded_server(host: str, port: int, label: str) -> tuple[Any, str]:
                 answer = connection.respond(http.HTTPStatus.SEE_OTHER, "")
                 answer.headers["Location"] = "/"
                 answer.headers["Set-Cookie"] = cookie
+            if "text/html" in answer.headers.get("Content-Type", ""):
+                answer = titled(answer, label)
             for name, value in page_headers(request.headers["Host"]).items():
                 answer.headers[name] = value
             return answer

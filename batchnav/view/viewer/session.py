@@ -27,7 +27,7 @@ from batchnav.envs.observations import goal_categories_of, needed_appearance
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import AgentMap, Images, agent_map_of, bodies_by_agent, evaluate
 from batchnav.evaluation.players import Player
-from batchnav.evaluation.trajectories import PoseCameras, Trajectory, TrajectoryRecorder, goal_images
+from batchnav.evaluation.trajectories import GoalMasks, PoseCameras, Trajectory, TrajectoryRecorder, goal_images
 from batchnav.renderers.bodies import SeenBodies
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
@@ -142,6 +142,7 @@ class Session:
         self._cameras = {
             name: PoseCameras(bank, self._config(name), at_once=1, renderer=renderer) for name in self.agents
         }  # fmt: skip
+        self._masks = {name: GoalMasks(bank, self._config(name), 1, renderer) for name in self.agents}
         self._tracks: dict[tuple[str, int], Track] = {}
         self._goal_images: dict[tuple[str, int], dict[str, Images]] = {}
         self._plans: dict[int, TopDownMap] = {}
@@ -182,6 +183,11 @@ class Session:
         if self.number not in self._goals:
             self._goals = {self.number: kind_of(self.config.task_name).shown(self.episode, self.scene)}
         return self._goals[self.number]
+
+    @property
+    def category(self) -> str:
+        """Category of the current episode's goal; "" for goals without one."""
+        return kind_of(self.config.task_name).category(self.episode)
 
     @property
     def goal(self) -> np.ndarray | None:
@@ -236,12 +242,13 @@ class Session:
         return False
 
     def seen(self, name: str, step: int) -> dict[str, np.ndarray]:
-        """An agent's sensor images at a step (or its last step) and images of its goal, u8 [H, W, 3] by name."""
+        """An agent's images at a step (or its last step), a mask and images of its goal: u8 [H, W, 3] by name."""
         trajectory = self.track(name).trajectory
         k = min(step, len(trajectory.headings) - 1)
         scene = np.array([self.scene_index], np.int32)
         pose = trajectory.rows(np.array([k]))
         images = self._cameras[name].images_at(scene, pose.positions, pose.headings, pose.tilts, seen=pose.seen)
+        images |= self._masks[name].images_at(self.episode, scene, pose) if images else {}
         return {sensor: colour(values[0], spec) for sensor, (spec, values) in (images | self._goal_seen(name)).items()}
 
     def _goal_seen(self, name: str) -> dict[str, Images]:
