@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import tyro
 
 from batchnav.cartpole.program import CartPoleRun
-from batchnav.cli import COMMANDS, bench, data, doctor, evaluate, export, navmesh, view
+from batchnav.cli import COMMANDS, bench, cite, data, doctor, evaluate, export, navmesh, view
 from batchnav.cli.bench import bench_options, describe
 from batchnav.cli.train import ALL_OPTIONS, AnticipationOptions, CartPoleOptions, configurations
 from batchnav.config import KINDS, ranges, to_dict
@@ -55,6 +55,7 @@ def programs() -> list[Program]:
         *(Program(f"navmesh {name}", function, _summary(function)) for name, function in navmesh.SUBCOMMANDS.items()),
         Program("export", export.Options, export.__doc__ or ""),
         Program("doctor", doctor.doctor, _summary(doctor.doctor)),
+        Program("cite", cite.cite, _summary(cite.cite)),
     ]
 
 

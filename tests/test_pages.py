@@ -24,7 +24,7 @@ from batchnav.training import start
 from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
 
 RUN = ("python", "sh")
-OTHERS = ("text", "yaml", "json", "toml", "bash")
+OTHERS = ("text", "yaml", "json", "toml", "bash", "bibtex")
 """Languages of blocks that do not run; SLURM scripts are "bash"."""
 OWN_TEST = ("own_task.md", "other_libraries.md")
 """Pages with separate tests: tests/test_own_task.py, tests/envs/adapters/test_adapters_page.py."""

@@ -56,6 +56,7 @@ COMMANDS = {
         "POLICY --out FILE.onnx ...", "write a policy for a robot: ONNX file and its description", "no file was written"
     ),
     "doctor": Command("[--config NAME]", "check this machine: devices, renderers, missing packages"),
+    "cite": Command("", "print BibTeX entries"),
 }
 """Commands by name. The module `batchnav.cli.NAME` has a function `command(arguments)`."""
 SLOW = ("train", "evaluate", "view", "bench", "export")

@@ -89,6 +89,12 @@ class Options:
     """Write the report index.html: learning curves, all episodes, and a comparison with reference agents."""
     report_episodes: int = bounded(24, 0, 2**24)
     """Number of episodes with recorded images in the report, failures first."""
+    table: Literal["none", "latex", "csv", "markdown"] = "none"
+    """Print a table of all agents for a paper, and write it to --out: table.tex, table.csv or table.md. LaTeX and
+    Markdown: headline metrics with 95% intervals. csv: all metrics, also with intervals over scenes."""
+    plot: bool = False
+    """Plot the learning curves of the agents, which are run folders, to --out: curves.pdf and curves.png. Runs whose
+    configurations differ in the seed only are one curve, with its 95% interval over seeds."""
     videos: Literal["none", "gif", "mp4"] = "none"
     """File format of videos of the first agent in six episodes. mp4 needs PyAV. none: no videos."""
     maps: bool = False

@@ -15,17 +15,25 @@ from batchnav.config import to_dict, validate
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError, few
-from batchnav.evaluation.players import DEFAULT_TASK, Player, ReferencePlayer, find_players, policy_name
+from batchnav.evaluation.players import (
+    DEFAULT_TASK,
+    Player,
+    PolicyPlayer,
+    ReferencePlayer,
+    find_players,
+    policy_name,
+)  # fmt: skip
 from batchnav.evaluation.run import Evaluation, Played, result_rows, write_results
 from batchnav.export.ros_map import agent_map, describe
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
+from batchnav.report.paper import group_seeds, plot_curves, write_table
 from batchnav.report.results import append_rows, print_agents, print_scenes
 from batchnav.runtime.bundled import bundled_name, find_episodes, find_policy, find_split
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
 from batchnav.runtime.distributed import Ranks
-from batchnav.runtime.files import check_writable
+from batchnav.runtime.files import check_writable, replacing
 from batchnav.runtime.kernels.precompile import SHORTEST_PATH_KERNELS, precompile
 from batchnav.scene.ros_map import write_map
 from batchnav.tasks import TASKS
@@ -72,6 +80,8 @@ def measure(options: Options, ranks: Ranks) -> None:
         raise ArgumentError(
             f"--maps: found {first.name} with the sensors {sensors}, expected an agent with {' or '.join(MAP_SPECS)}"
         )
+    if options.plot:
+        group_seeds(run_folders(players))
     if ranks.is_rank_zero:
         check_writable(out, BatchnavError)  # raises before the episodes are played
     task = TASKS[first.config.task_name]
@@ -142,6 +152,7 @@ def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[s
     if len(played) > 1:
         overall = {name: found.overall for name, found in played.items()}
         print_agents(f"agents on {evaluation.path.name}", overall, TASKS[first.config.task_name].metric_specs)
+    for_paper(options, played, out)
     if options.report:
         show(f"report: {write_report(out, evaluation, played, options.report_episodes)}")
     if options.maps:
@@ -153,6 +164,30 @@ def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[s
         append_rows(first.config.task_name, rows)
     for line in next_steps(options, first.config.task_name):
         show(line)
+
+
+def for_paper(options: Options, played: Mapping[str, Played], out: Path) -> None:
+    """Print and write the table, and write the plot, where the options ask for them."""
+    metrics = TASKS[next(iter(played.values())).player.config.task_name].metric_specs
+    if options.table != "none":
+        file, text = write_table(out, options.table, {name: each.overall for name, each in played.items()}, metrics)
+        for line in text.splitlines():
+            show(line)
+        show(f"table: {file}")
+    if options.plot:
+        figure = plot_curves(group_seeds(run_folders({name: each.player for name, each in played.items()})), metrics)
+        for suffix in (".pdf", ".png"):
+            with replacing(out / f"curves{suffix}", BatchnavError) as part:
+                figure.savefig(part, format=suffix[1:], dpi=200)
+        show(f"curves: {out / 'curves.pdf'}, {out / 'curves.png'}")
+
+
+def run_folders(players: Mapping[str, Player]) -> list[Path]:
+    """Folders of the policies among the players. ArgumentError where there is none."""
+    folders = [player.checkpoint.parent for player in players.values() if isinstance(player, PolicyPlayer)]
+    if not folders:
+        raise ArgumentError(f"--plot: found {few(list(players))}, expected run folders of batchnav train")
+    return folders
 
 
 def next_steps(options: Options, task: str) -> list[str]:

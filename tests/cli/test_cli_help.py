@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import batchnav
 from batchnav.agents.registry import REFERENCE_AGENTS
@@ -81,7 +82,7 @@ for words in sys.stdin.read().splitlines():
 
 def test_help_imports_nothing_heavy():
     """PyTorch and numba take seconds to import, on a cold disk half a minute."""
-    words = ["train", "train cartpole", "train anticipation", "evaluate", "view", "doctor", "data", "navmesh"]
+    words = ["train", "train cartpole", "train anticipation", "evaluate", "view", "doctor", "cite", "data", "navmesh"]
     words += [f"bench {name}" for name in bench.SUBCOMMANDS]
     words += [
         f"data {name}" for name in ("list", "download", "import", "prepare", "export", "make-episodes", "validate")
@@ -121,6 +122,16 @@ def test_slow_commands_print_a_line_before_their_imports(run, caplog, monkeypatc
     with pytest.raises(ImportError, match=f"batchnav.cli.{command}"):
         run(command)
     assert [record.getMessage() for record in caplog.records] == [f"batchnav {batchnav.__version__}: starting"]
+
+
+def test_cite_prints_the_entry_of_readme_and_citation_file(run):
+    out = run("cite")
+    root = Path(__file__).resolve().parents[2]
+    (entry,) = re.findall(r"```bibtex\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
+    assert "".join(entry.split()) in "".join(out.split())
+    citation = yaml.safe_load((root / "CITATION.cff").read_text())
+    assert f"version = {{{citation['version']}}}" in out and citation["references"][0]["title"] in out
+    assert all(person["family-names"] in out for person in citation["references"][0]["authors"])
 
 
 def test_python_m_batchnav_works_in_any_folder(tmp_path):
