@@ -11,7 +11,7 @@ import shutil
 from typing import NamedTuple
 
 from batchnav.errors import ArgumentError
-from batchnav.runtime.cache import cache_folder, private_folder
+from batchnav.runtime.cache import cache_folder, private_folder, shared_folder
 from batchnav.runtime.imports import install_command
 
 PACKAGES = ("torch", "numba", "numpy", "moderngl", "glcontext")
@@ -75,11 +75,12 @@ def _cache() -> Finding:
     """The cache folder, its free space, and whether it can be used."""
     what = "cache folder"
     try:
-        folder = private_folder(cache_folder())
+        folder, shared = private_folder(cache_folder()), shared_folder()
         free = shutil.disk_usage(folder).free
     except ArgumentError as error:
         return Finding(what, "cannot be used", str(error))
     except OSError as error:
         return Finding(what, f"{cache_folder()}, cannot be read ({error.strerror or error})", "set BATCHNAV_CACHE")
     advice = "" if free >= LEAST_SPACE else "free some space, or set BATCHNAV_CACHE to a folder on another disk"
-    return Finding(what, f"{folder}, {free / 1e9:.1f} GB free", advice)
+    and_shared = f", shared: {shared}" if shared else ""
+    return Finding(what, f"{folder}, {free / 1e9:.1f} GB free{and_shared}", advice)

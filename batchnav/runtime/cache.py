@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import logging
@@ -17,6 +18,8 @@ import numpy as np
 from batchnav.errors import ArgumentError, shell_word
 
 log = logging.getLogger(__name__)
+LOCK = ".lock"
+"""End of the names of lock files."""
 KEPT_VERSIONS = 4
 """Number of source versions per module whose results are kept; the least recently used are deleted first."""
 
@@ -37,6 +40,44 @@ def cache_folder() -> Path:
             "cache folder: found no home folder of this user, expected HOME or BATCHNAV_CACHE; "
             "set BATCHNAV_CACHE to a folder of your own"
         ) from error
+
+
+def shared_folder() -> Path | None:
+    """Path of the shared cache, $BATCHNAV_SHARED_CACHE, which one user filled and others read; None without one.
+
+    Naming it means trust in its owner, whose machine code is loaded. ArgumentError where it is no folder, or where
+    others than its owner can write to it.
+    """
+    named = os.environ.get("BATCHNAV_SHARED_CACHE")
+    if not named:
+        return None
+    folder = Path(named)
+    if not folder.is_dir():
+        raise ArgumentError(f"shared cache {folder}: found no folder, expected the one in BATCHNAV_SHARED_CACHE")
+    if (mode := folder.stat().st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ArgumentError(
+            f"shared cache {folder}: found a folder that others than its owner can write (mode "
+            f"{stat.S_IMODE(mode):o}), expected none; its owner: chmod -R go-w {shell_word(folder)}"
+        )
+    return folder
+
+
+def link_shared(path: Path) -> None:
+    """Link what the shared cache has at `path`, a file or folder of the own cache; what is there stays as it is.
+
+    A link is replaced, never written through: caches write a file under another name, then rename it.
+    """
+    shared = shared_folder()
+    if shared is None:
+        return
+    there = shared / path.relative_to(cache_folder())
+    for source in [there] if there.is_file() else there.rglob("*"):
+        target = path / source.relative_to(there)
+        if source.suffix == LOCK or not source.is_file() or os.path.lexists(target):
+            continue
+        with contextlib.suppress(OSError):  # a full disk, or another process that makes the same link
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            target.symlink_to(source.absolute())
 
 
 def warn_not_kept(error: Exception) -> None:
@@ -108,6 +149,8 @@ _IMPORTED = re.compile(r"^(?:from|import) (batchnav[\w.]*(?: import (?:\([^)]*\)
 def versioned_cache_folder(kind: str, module: str) -> Path:
     """Cache folder for the results of a module, created if needed and named after a hash of all sources.
 
+    It has links to the results in the shared cache, where there is one.
+
     Deletes all but the KEPT_VERSIONS most recently used versions. `kind`: subfolder, for example "kernels".
 
     ArgumentError where the cache folder is not private (`private_folder`).
@@ -118,6 +161,7 @@ def versioned_cache_folder(kind: str, module: str) -> Path:
     for folder in (cache_folder(), cache_folder() / kind):
         private_folder(folder)
     folder = private_folder(folder / f"{module}-{digest.hexdigest()[:16]}")
+    link_shared(folder)
     os.utime(folder)
     by_use = sorted(folder.parent.glob(f"{module}-*"), key=_last_use, reverse=True)
     for old in by_use[KEPT_VERSIONS:]:

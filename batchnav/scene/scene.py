@@ -17,7 +17,7 @@ from batchnav.navmesh import navmesh as navmesh_module
 from batchnav.navmesh.data import surface
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.runtime.cache import cache_folder, warn_not_kept
+from batchnav.runtime.cache import cache_folder, link_shared, warn_not_kept
 from batchnav.runtime.console import announce, number_of
 from batchnav.runtime.kernels.precompile import SCENE_KERNELS, precompile
 from batchnav.scene.axes import COARSEST, NO_ORIGIN, two_sided, with_origin
@@ -233,6 +233,7 @@ def bake_cached(mesh: TriangleMesh, name: str, settings: NavMeshSettings) -> Nav
     digest = hashlib.sha256(f"{baker_version()} {settings} {mesh.vertices.shape}".encode())
     digest.update(mesh.vertices.tobytes() + mesh.faces.tobytes())
     file = cache_folder() / "navmesh" / f"{digest.hexdigest()[:32]}.navmesh"
+    link_shared(file)
     if file.is_file():
         try:
             return NavMesh.load(file)

@@ -10,6 +10,7 @@ import pytest
 
 from batchnav.errors import ArgumentError
 from batchnav.runtime import cache
+from batchnav.runtime.files import replacing
 
 
 @pytest.fixture
@@ -87,6 +88,72 @@ def test_concurrent_pruning_is_no_error(folder, monkeypatch):
     kernels, glob = made(), Path.glob
     monkeypatch.setattr(Path, "glob", lambda path, pattern: [*glob(path, pattern), path / "gone"])
     assert made() == kernels
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """A folder that another user filled, read-only."""
+    monkeypatch.setenv("BATCHNAV_SHARED_CACHE", str(tmp_path / "shared"))
+    (tmp_path / "shared").mkdir()
+    yield tmp_path / "shared"
+    for place in (tmp_path / "shared").rglob("*"):
+        place.chmod(0o755 if place.is_dir() else 0o644)
+
+
+def contents(folder):
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_shared_cache_is_linked_and_not_written(folder, shared):
+    name = made().relative_to(folder)
+    filled = shared / name / "sub"
+    filled.mkdir(parents=True)
+    (filled / "kernel.nbi").write_text("shared")
+    (filled / "kernel.lock").write_text("")
+    (shared / name / "other.nbi").write_text("shared")
+    (made() / "own.nbi").write_text("own")
+    before = contents(shared)
+    kernels = made()
+    assert (kernels / "sub" / "kernel.nbi").read_text() == (kernels / "other.nbi").read_text() == "shared"
+    assert not (kernels / "sub" / "kernel.lock").exists() and (kernels / "own.nbi").read_text() == "own"
+    with replacing(kernels / "other.nbi", ArgumentError) as part:
+        part.write_text("own addition")
+    made()
+    assert (kernels / "other.nbi").read_text() == "own addition" and contents(shared) == before
+    cache.link_shared(folder / "navmesh" / "a.navmesh")  # the shared cache has none
+    assert not (folder / "navmesh").exists()
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_shared_cache_that_others_can_write_is_rejected(folder, shared, mode):
+    shared.chmod(mode)
+    with pytest.raises(ArgumentError, match=rf"shared cache {shared}: .*mode {mode:o}.*chmod -R go-w {shared}"):
+        made()
+    shared.rmdir()
+    with pytest.raises(ArgumentError, match=rf"shared cache {shared}: found no folder"):
+        made()
+    shared.mkdir()
+
+
+@pytest.mark.slow
+def test_two_users_share_kernels_and_houses(tmp_path, monkeypatch):
+    """The second one compiles and generates nothing that the first has, and leaves the shared cache as it is."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    run = [sys.executable, "-c", "import batchnav, sys; [batchnav.load_scene(name) for name in sys.argv[1:]]"]
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    env.pop("BATCHNAV_SHARED_CACHE", None)
+    filled = env | {"BATCHNAV_CACHE": str(shared)}
+    first = subprocess.run([*run, "house:0", "house:0"], env=filled, capture_output=True, text=True)  # made, and loaded
+    assert first.returncode == 0 and "compiling kernels" in first.stderr, first.stderr
+    for place in shared.rglob("*"):
+        place.chmod(0o555 if place.is_dir() else 0o444)
+    before = contents(shared)
+    user = env | {"BATCHNAV_CACHE": str(own), "BATCHNAV_SHARED_CACHE": str(shared)}
+    second = subprocess.run([*run, "house:0", "house:1"], env=user, capture_output=True, text=True)
+    assert second.returncode == 0 and "compiling kernels" not in second.stderr, second.stderr
+    assert contents(shared) == before
+    houses = {path.name: path.is_symlink() for path in (own / "houses").rglob("*.scene")}
+    assert houses == {"house_0.scene": True, "house_1.scene": False}
 
 
 def test_a_user_without_a_home_folder(monkeypatch, tmp_path):

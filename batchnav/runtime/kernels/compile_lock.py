@@ -17,7 +17,7 @@ from typing import Any
 from numba.core import event as events
 from numba.core.compiler_lock import global_compiler_lock
 
-from batchnav.runtime.cache import cache_folder, versioned_cache_folder, warn_not_kept
+from batchnav.runtime.cache import LOCK, cache_folder, versioned_cache_folder, warn_not_kept
 from batchnav.runtime.console import announce, number_of
 
 # Status lines about kernels that numba compiles; importing this module announces them
@@ -77,7 +77,7 @@ def compiled_once(dispatcher: Any) -> Any:
     """Wrap a cached numba function so that one process at a time compiles it or loads it from disk."""
     function, compile_it = dispatcher.py_func, dispatcher.compile
     save = dispatcher._cache.save_overload
-    path = versioned_cache_folder("kernels", function.__module__) / f"{function.__qualname__}.lock"
+    path = versioned_cache_folder("kernels", function.__module__) / f"{function.__qualname__}{LOCK}"
     held = False
 
     def save_if_possible(signature, compiled):
