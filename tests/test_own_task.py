@@ -17,6 +17,8 @@ from tests.pages import blocks
 PAGE = Path(__file__).parents[1] / "docs" / "tutorials" / "own_task.md"
 LINES = {"reach_height": 80, "nearness": 40}
 """Maximum number of lines of a file."""
+LEARNED = 0.3
+"""Success rate of the updates 51 to 60. Three runs reached 0.53 to 0.67; without learning it is below 0.01."""
 
 
 @pytest.fixture
@@ -46,11 +48,11 @@ def run_tutorial(program, device):
 
 def test_the_tutorials_task_and_sensor_play_and_learn(tutorial, tmp_path):
     space = run_tutorial(tutorial, "cpu")
-    env, row = space["env"], space["row"]
+    env, row = space["env"], space["rows"][-1]
     assert space["step"] == 299 and set(space["observations"]) == {"nearness"}
     seen = space["observations"]["nearness"]
     assert seen.shape == (16, 1, 16, 16) and 0.0 < float(seen.max()) <= 1.0
-    assert row["frames"] == 64 * 16 and all(map(torch.isfinite, map(torch.as_tensor, (row["loss/loss"],))))
+    assert row["frames"] == 64 * 32 and all(map(torch.isfinite, map(torch.as_tensor, (row["loss/loss"],))))
     # The sum of rewards: metres climbed, a penalty per step, and nothing for a stop below the height.
     env.reset(seed=5)
     total, climbed = torch.zeros(16), torch.zeros(16)
@@ -84,5 +86,13 @@ def test_the_tutorials_task_and_sensor_play_and_learn(tutorial, tmp_path):
 
 @pytest.mark.cuda
 def test_the_tutorial_runs_on_the_gpu(tutorial):
-    row = run_tutorial(tutorial, "cuda")["row"]
-    assert row["frames"] == 64 * 16
+    assert run_tutorial(tutorial, "cuda")["rows"][-1]["frames"] == 64 * 32
+
+
+@pytest.mark.slow
+def test_the_tutorials_agent_learns_to_climb(tutorial):
+    longer = tutorial.replace("updates = 1 ", "updates = 60 ").replace('"seed": 0', '"seed": 2')
+    rows = run_tutorial(longer, "cpu")["rows"]
+    ended = [row for row in rows[-10:] if row["episode/count"]]
+    success, climbed = (sum(row[f"episode/{name}"] for row in ended) / len(ended) for name in ("success", "climbed"))
+    assert success > LEARNED and climbed > 0.5
