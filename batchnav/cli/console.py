@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def show(content: Any) -> None:
-    """Print one line of text, or a rich table, wrapped at 240 columns unless stdout is a terminal; without markup."""
+def show(content: Any, width: int = 240) -> None:
+    """Print one line of text, or a rich table, wrapped at `width` columns unless stdout is a terminal; no markup."""
     content = printable(content) if isinstance(content, str) else content
-    terminal(width=None if sys.stdout.isatty() else 240).print(content, soft_wrap=not isinstance(content, Table))
+    terminal(width=None if sys.stdout.isatty() else width).print(content, soft_wrap=not isinstance(content, Table))
 
 
 def with_axes(arguments: Sequence[str]) -> list[str]:

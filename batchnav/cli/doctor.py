@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.table import Table
 
 from batchnav import __version__
@@ -17,6 +18,9 @@ from batchnav.runtime.console import new_run, next_command
 if TYPE_CHECKING:
     from batchnav.diagnostics.installation import Finding
 
+WIDTH = 100
+"""Columns of the table where stdout is no terminal."""
+
 
 def doctor(config: str | None = None) -> None:
     """Check Python, packages, CUDA and OpenGL, and list what to install.
@@ -27,10 +31,12 @@ def doctor(config: str | None = None) -> None:
     """
     from batchnav.diagnostics.installation import installation  # imports numba, which `--help` does not need
 
-    table = Table("what", "found", "to do")
+    table = Table("what", "found", "to do", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"
     for finding in [*installation(__version__), *_devices(config)]:
         table.add_row(*finding)
-    show(table)
+    show(table, WIDTH)
     show(next_command("train an agent", "batchnav", "train", *(("--config", config) if config else ()), *new_run()))
     if not config:
         show(next_command("predict the memory of a run", "batchnav", "doctor", "--config", "pointnav_waypoint_cpu"))
