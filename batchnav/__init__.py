@@ -38,6 +38,7 @@ _PUBLIC = {
     "load_episodes": "batchnav.data.formats.dataset",
     "EpisodeDataset": "batchnav.data.formats.dataset",
     "load_policy": "batchnav.policy.weights",
+    "load_camera_info": "batchnav.sensors.camera",
     "with_goals": "batchnav.data.goals.view_points",
 }
 __all__ = sorted(_PUBLIC)

@@ -21,6 +21,7 @@ from batchnav.renderers.raycast import RaycastRenderer as RaycastRenderer
 from batchnav.scene.bank import SceneBank as SceneBank
 from batchnav.scene.mesh import load_mesh as load_mesh
 from batchnav.scene.scene import Scene as Scene
+from batchnav.sensors.camera import load_camera_info as load_camera_info
 from batchnav.sensors.scene_images import render as render
 from batchnav.types import TriangleMesh as TriangleMesh
 

@@ -78,7 +78,8 @@ def planes_seen(position, heading, pitch, camera):
 
     Returns planar depth f64 [H, W], normals [H, W, 3] that point into the room, and the distance to the next plane.
     """
-    rays = pixel_directions(heading, camera.height, camera.width, camera.hfov_deg, pitch)
+    matrix = camera.intrinsics if camera.fx else None
+    rays = pixel_directions(heading, camera.height, camera.width, camera.hfov_deg, pitch, matrix)
     low, high = np.array([-0.5, 0.0, -0.5]) * SIZE, np.array([0.5, 1.0, 0.5]) * SIZE
     with np.errstate(divide="ignore"):
         distance = (np.where(rays > 0, high, low) - position) / rays

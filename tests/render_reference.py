@@ -45,11 +45,19 @@ def render_reference(*args, **options) -> np.ndarray:
     return visibility_reference(*args, **options)[0]
 
 
-def pixel_directions(heading: float, height: int, width: int, hfov_deg: float, pitch: float = 0.0) -> np.ndarray:
-    """Ray directions f64 [H, W, 3] through pixel centres with forward component 1; row 0 is at the top."""
+def pixel_directions(
+    heading: float, height: int, width: int, hfov_deg: float, pitch: float = 0.0, intrinsics: np.ndarray | None = None
+) -> np.ndarray:
+    """Ray directions f64 [H, W, 3] through pixel centres with forward component 1; row 0 is at the top.
+
+    A camera matrix [3, 3] replaces the field of view; pixel centres have integer coordinates.
+    """
     half = np.tan(np.radians(hfov_deg) / 2)
     right = (2 * np.arange(width) + 1 - width) / width * half
     up = (height - 1 - 2 * np.arange(height)) / width * half
+    if intrinsics is not None:
+        right = (np.arange(width) - intrinsics[0, 2]) / intrinsics[0, 0]
+        up = (intrinsics[1, 2] - np.arange(height)) / intrinsics[1, 1]
     level, vertical = np.array([-np.sin(heading), 0.0, -np.cos(heading)]), np.array([0.0, 1.0, 0.0])
     right_axis = np.array([np.cos(heading), 0.0, -np.sin(heading)])
     forward_axis = np.cos(pitch) * level + np.sin(pitch) * vertical

@@ -33,14 +33,22 @@ class Options:
     """Height of the robot's camera above the floor, metres. Default: the height in training."""
     hfov_deg: float | None = None
     """Horizontal field of view of the robot's camera, degrees. Default: the field of view in training."""
+    camera_info: Path | None = None
+    """Calibration file of the robot's camera (YAML of ROS's camera_calibration), resized to the policy's image.
+    Default: the lens in training."""
+    static: bool = False
+    """Fix the batch size at 1, so that all shapes are constants, as TensorRT needs. Default: any batch size."""
 
 
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav export`."""
     options = parse_options(Options, "batchnav export", arguments, __doc__)
     with interrupted_with(lambda: f"{options.out} was not written"):
-        described = export_policy(options.policy, options.out, options.camera_height, options.hfov_deg)
+        described = export_policy(
+            options.policy, options.out, options.camera_height, options.hfov_deg, options.static, options.camera_info
+        )
     show(f"{options.out}, {described}")
     camera = (("--camera-height", options.camera_height), ("--hfov-deg", options.hfov_deg))
-    given = (word for name, value in camera if value is not None for word in (name, f"{value:g}"))
+    given = [word for name, value in camera if value is not None for word in (name, f"{value:g}")]
+    given += [] if options.camera_info is None else ["--camera-info", str(options.camera_info)]
     show(next_command("evaluate it with this camera", "batchnav", "evaluate", options.policy, *given))

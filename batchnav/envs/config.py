@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 from batchnav.config import CHOICES, KINDS, Sections, from_dict, sectioned
@@ -15,7 +16,7 @@ from batchnav.errors import ConfigError
 from batchnav.runtime.imports import advice
 from batchnav.sensors import SENSORS
 from batchnav.sensors.by_name import camera_sensor_name
-from batchnav.sensors.camera import MAIN, CameraConfig
+from batchnav.sensors.camera import MAIN, CameraConfig, load_camera_info
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 from batchnav.tasks.config import TaskConfig
@@ -225,10 +226,31 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
     return dataclasses.replace(config, **parts)
 
 
-def with_camera(config: NavConfig, camera_height: float | None, hfov_deg: float | None) -> NavConfig:
-    """A configuration with another height (metres) or field of view (degrees) of the main camera; None: unchanged."""
-    changes = {"camera_height": camera_height, "hfov_deg": hfov_deg}
-    return with_options(config, {name: value for name, value in changes.items() if value is not None})
+_LENS = "hfov_deg", "hfov_range_deg", "fx", "fy", "cx", "cy", "distortion"
+"""Fields of a camera's lens."""
+
+
+def with_camera(
+    config: NavConfig,
+    camera_height: float | None,
+    hfov_deg: float | None,
+    camera_info: str | Path | None = None,
+) -> NavConfig:
+    """A configuration with another height (metres) or lens of the main camera; None: unchanged.
+
+    The lens is a field of view (degrees), or a calibration file of `load_camera_info`, resized to the camera's image.
+    ConfigError for both.
+    """
+    changes: dict[str, Any] = {} if camera_height is None else {"camera_height": camera_height}
+    if hfov_deg is not None and camera_info is not None:
+        raise ConfigError(f"hfov_deg: found {hfov_deg:g} with the camera {camera_info}, expected one of the two")
+    if hfov_deg is not None:
+        changes |= {"fx": None, "fy": None, "cx": None, "cy": None, "distortion": (), "hfov_deg": hfov_deg}
+    if camera_info is not None:
+        kept = {name: value for name, value in vars(config.camera).items() if name not in _LENS}
+        lens = vars(load_camera_info(camera_info, **kept))
+        changes |= {name: lens[name] for name in _LENS}
+    return with_options(config, changes)
 
 
 def with_body(config: NavConfig, agent_radius: float | None, agent_height: float | None) -> NavConfig:
@@ -266,6 +288,27 @@ PRESETS: dict[str, NavConfig] = {
 """Published variants by name. "challenge_2020_noiseless" has GPS and compass; the challenge with noise and with GPS and
 compass is `NavEnv(config="challenge_2020", gps_compass=True)`. Depth noise uses a synthetic distortion table
 (`sensors/noise.py`). ObjectNav's: `envs/config.py`; ImageNav's: `envs/config.py`."""
+
+
+ABOUT = {
+    "habitat_pointnav_v1": "Habitat's PointNav (Savva et al., 2019)",
+    "bps_depth64": "Shacklett et al., 2021",
+    "challenge_2020_noiseless": "Habitat challenge 2020, without noise",
+    "challenge_2020": "Habitat challenge 2020",
+    "challenge_2021": "Habitat challenge 2021",
+    "objectnav_houses": "ObjectNav in procedural houses",
+    "objectnav_hm3d": "Habitat challenge 2022, HM3D",
+    "objectnav_mp3d": "Habitat challenges 2020 and 2021, Matterport3D",
+    "objectnav_hssd": "HSSD (Khanna et al., 2023)",
+    "ovon": "HM3D-OVON (Yokoyama et al., 2024)",
+    "objectnav_procthor": "ProcTHOR-10k (Deitke et al., 2022)",
+    "imagenav_houses": "ImageNav in procedural houses",
+    "imagenav_gibson": "Habitat's ImageNav, Gibson",
+    "imagenav_zer": "Al-Halah et al., 2022",
+    "imagenav_nrns": "Hahn et al., 2021, which measures Euclidean distance",
+    "instance_imagenav_hm3d": "Habitat challenge 2023, HM3D (Krantz et al., 2022)",
+}
+"""Benchmark or publication of a preset, by name of the preset."""
 
 
 def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task: str = "pointnav") -> NavConfig:

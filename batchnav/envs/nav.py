@@ -55,6 +55,7 @@ from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_body
+from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import check_observation
 from batchnav.sim.simulator import MAX_ENVS, Simulator, check_positions
@@ -307,6 +308,11 @@ class NavEnv(gym.vector.VectorEnv):
             if isinstance(scenes, SceneBank) and not any(COUNT in each.info for each in dataset):
                 played = kind_of(task).table(played, scenes)
             return cls(scenes, num_envs, device, seed, task, config, sensors, played, **options)
+
+    @property
+    def cameras(self) -> dict[str, CameraConfig]:
+        """All cameras by name, the main one as "main", with their `intrinsics` [3, 3] and `extrinsics` [4, 4]."""
+        return {name or "main": camera for name, camera in self.config.all_cameras.items()}
 
     @property
     def mapper(self) -> Mapper | None:

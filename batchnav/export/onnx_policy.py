@@ -1,7 +1,8 @@
 """ONNX files of policies: one step of the network, for ONNX Runtime and other programs without PyTorch.
 
 The network is exported in its inference form: with running normalisation inside, and without the autograd functions
-that training on the CPU uses. The batch size is free. `batchnav.export.onnx_policy` names inputs and outputs.
+that training on the CPU uses. The batch size is free, or 1 in a static file, whose shapes are all constants.
+`batchnav.export.onnx_policy` names inputs and outputs.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ MEANINGS = {
 
 
 def deployment_config(
-    policy: PolicyAgent, camera_height: float | None = None, hfov_deg: float | None = None
+    policy: PolicyAgent,
+    camera_height: float | None = None,
+    hfov_deg: float | None = None,
+    camera_info: str | Path | None = None,
 ) -> NavConfig:
     """The environment of a policy on a robot: that of its training, with the robot's main camera.
 
@@ -83,10 +87,11 @@ def deployment_config(
         policy: the policy.
         camera_height: height of the camera above the floor, metres; None: that of training.
         hfov_deg: horizontal field of view, degrees; None: that of training.
+        camera_info: calibration file of the camera, as in `load_camera_info`; None: the lens of training.
 
     ConfigError for an invalid camera.
     """
-    config = with_camera(config_of(policy.info), camera_height, hfov_deg)
+    config = with_camera(config_of(policy.info), camera_height, hfov_deg, camera_info)
     warn_other_cameras("policy", policy.info, config)
     return config
 
@@ -108,14 +113,19 @@ def read_specs(policy: PolicyAgent, config: NavConfig) -> list[Spec]:
     return found
 
 
-def describe(policy: PolicyAgent, config: NavConfig) -> dict[str, Any]:
+def describe(policy: PolicyAgent, config: NavConfig, static: bool = False) -> dict[str, Any]:
     """The description as values for JSON.
 
     Args:
         policy: the policy.
         config: its environment on the robot, from `deployment_config`.
+        static: True for a batch size of 1; False: "batch" stands for any size.
     """
-    trained = trained_config(policy.info)
+    trained, values = trained_config(policy.info), [*map(_observation, read_specs(policy, config))]
+    inputs, outputs = [*values, *_recurrent_inputs(policy)], _outputs(policy)
+    if static:
+        for value in (*inputs, *outputs):
+            value["shape"] = [1 if size == "batch" else size for size in value["shape"]]
     return {
         "format": FORMAT, "task": config.task_name, "expert": policy.info.get("expert"),
         "frames": policy.info.get("frames"),
@@ -124,8 +134,7 @@ def describe(policy: PolicyAgent, config: NavConfig) -> dict[str, Any]:
         },
         "depth": {name: getattr(config.depth, name) for name in ("min_depth", "max_depth", "hole_value")},
         **({"lidar": _lidar(config.lidar)} if LIDAR in config.sensors else {}),
-        "inputs": [*map(_observation, read_specs(policy, config)), *_recurrent_inputs(policy)],
-        "outputs": _outputs(policy),
+        "inputs": inputs, "outputs": outputs,
         "actions": _actions(config.body),
         "body": {"radius": config.body.agent_radius, "height": config.body.agent_height},
         "environment": to_dict(config),
@@ -147,12 +156,13 @@ def state_names(count: int, prefix: str = STATE) -> list[str]:
 
 
 def _camera(camera: CameraConfig, trained: CameraConfig) -> dict[str, Any]:
-    """A pinhole camera: size, fields of view, pose on the body, and the ranges of training."""
-    focal = camera.width / 2 / math.tan(math.radians(camera.hfov_deg) / 2)
+    """A camera: size, fields of view, camera matrix, distortion, pose on the body, and the ranges of training."""
+    (fx, _, cx), (_, fy, cy), _ = camera.intrinsics.tolist()
     return {
         "width": camera.width, "height": camera.height, "hfov_deg": camera.hfov_deg,
-        "vfov_deg": round(math.degrees(2 * math.atan(camera.height / 2 / focal)), 6),
-        "focal_length_pixels": round(focal, 6),
+        "vfov_deg": round(math.degrees(2 * math.atan(camera.height / 2 / fy)), 6),
+        "focal_length_pixels": round(fx, 6), "distortion": list(camera.distortion),
+        "fx": round(fx, 6), "fy": round(fy, 6), "cx": round(cx, 6), "cy": round(cy, 6),
         "height_above_floor": camera.camera_height, "forward": camera.camera_forward, "left": camera.camera_left,
         "heading_deg": camera.camera_heading_deg, "pitch_deg": camera.camera_pitch_deg,
         "trained_heights": list(trained.heights), "trained_hfov_deg": list(trained.hfovs_deg),
@@ -255,8 +265,10 @@ def _actions(body: BodyConfig) -> dict[str, Any]:
 
 OLDEST_TORCH = (2, 7)
 """Oldest version of PyTorch whose exporter can write policies."""
+OPSET = 18
+"""Version of ONNX's operators in the file; TensorRT 10 and ONNX Runtime 1.14 read it."""
 _BATCH = 2
-"""Agents of the example that is traced: sizes 0 and 1 would become constants."""
+"""Agents of the example that is traced for a free batch size: sizes 0 and 1 would become constants."""
 
 
 class PolicyStep(nn.Module):
@@ -332,6 +344,8 @@ def export_policy(
     path: str | Path,
     camera_height: float | None = None,
     hfov_deg: float | None = None,
+    static: bool = False,
+    camera_info: str | Path | None = None,
 ) -> Path:
     """Write a policy as an ONNX file, and its description as a JSON file of the same name.
 
@@ -340,6 +354,8 @@ def export_policy(
         path: the .onnx file to write.
         camera_height: height of the robot's camera above the floor, metres; None: that of training.
         hfov_deg: horizontal field of view of the robot's camera, degrees; None: that of training.
+        camera_info: calibration file of the robot's camera, as in `load_camera_info`, resized to the policy's image.
+        static: fix the batch size at 1, so that all shapes are constants, as TensorRT and other compilers need.
 
     Returns:
         Path of the JSON file.
@@ -354,11 +370,11 @@ def export_policy(
     check_target(path, ArgumentError)
     check_packages()  # raises before the policy is loaded
     policy = policy if isinstance(policy, PolicyAgent) else load_policy(policy)
-    config = deployment_config(policy, camera_height, hfov_deg)
-    specs, description = read_specs(policy, config), describe(policy, config)
+    config = deployment_config(policy, camera_height, hfov_deg, camera_info)
+    specs, description = read_specs(policy, config), describe(policy, config, static)
     with replacing(path.with_suffix(".json"), ArgumentError) as part:  # complete only once the ONNX file is
         part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-        write_onnx(policy.network, {spec.name: spec.dtype for spec in specs}, path)
+        write_onnx(policy.network, {spec.name: spec.dtype for spec in specs}, path, static)
     return path.with_suffix(".json")
 
 
@@ -371,8 +387,10 @@ def check_packages() -> None:
         raise MissingPackageError(f"export: found PyTorch {torch.__version__}, expected {expected} or later")
 
 
-def write_onnx(network: ActorCritic, dtypes: dict[str, torch.dtype], path: Path) -> None:
+def write_onnx(network: ActorCritic, dtypes: dict[str, torch.dtype], path: Path, static: bool = False) -> None:
     """Write one step of a network as an ONNX file; `dtypes` are those of its observations by name, in order.
+
+    `static` fixes the batch size at 1.
 
     ArgumentError where the file cannot be written, MissingPackageError without the extra `export` or with a PyTorch
     older than 2.7, whose exporter cannot write these networks.
@@ -382,7 +400,8 @@ def write_onnx(network: ActorCritic, dtypes: dict[str, torch.dtype], path: Path)
         step = PolicyStep(copy.deepcopy(network).cpu(), list(dtypes)).eval()
         shapes: tuple[dict[int, Any], ...] = tuple({dim: "batch"} for dim in step.batch_dims())
         program = torch.onnx.export(
-            step, step.example(list(dtypes.values()), _BATCH), dynamo=True, dynamic_shapes=(shapes,), verbose=False,
+            step, step.example(list(dtypes.values()), 1 if static else _BATCH), dynamo=True, verbose=False,
+            dynamic_shapes=None if static else (shapes,), opset_version=OPSET,
             input_names=step.input_names, output_names=step.output_names,
         )  # fmt: skip
         if program is None:  # only the exporter without dynamo returns None

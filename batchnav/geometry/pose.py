@@ -112,9 +112,15 @@ def within(point, limit):
     return abs(point[0]) < limit and abs(point[1]) < limit and abs(point[2]) < limit
 
 
-# Pinhole camera: square pixels, rays through pixel centres, row 0 at the top
+# Pinhole cameras: rays through pixel centres, row 0 at the top
+#
+# Most cameras have square pixels and the principal point in the middle of the image. One number describes such a lens:
+# tan(hfov / 2), an element of an array f32 [N]. Other lenses are rows of an array f32 [N, 4], for which kernels are
+# compiled separately: `view_axes` then shears the camera's axes, and all that follows is the same.
 
 _TINY = np.float32(1e-12)
+_SAME_LENS = 1e-9
+"""Difference of pixel aspect and principal point, relative to the image, up to which a lens counts as symmetric."""
 
 
 def tan_half(hfov_deg: float) -> np.float32:
@@ -122,11 +128,47 @@ def tan_half(hfov_deg: float) -> np.float32:
     return np.float32(math.tan(math.radians(hfov_deg) / 2))
 
 
+def lens_of(intrinsics: np.ndarray, height: int, width: int) -> tuple[float, float, float, float] | None:
+    """A row of lenses f32 [N, 4] for a camera matrix [3, 3]; None for square pixels and a centred principal point.
+
+    The numbers are tan(hfov / 2) = width / (2 fx), the pixel aspect fx / fy, and the offsets to the right and upwards
+    of the central ray at distance 1, relative to tan(hfov / 2) and, upwards, to the aspect. They do not change with the
+    number of pixels. Pixel centres have integer coordinates, as in OpenCV and ROS.
+    """
+    fx, fy, cx, cy = (float(intrinsics[row][column]) for row, column in ((0, 0), (1, 1), (0, 2), (1, 2)))
+    aspect, right, up = fx / fy, (width - 1 - 2.0 * cx) / width, (2.0 * cy + 1 - height) / width
+    if max(abs(aspect - 1.0), abs(right), abs(up)) <= _SAME_LENS:
+        return None
+    return width / (2.0 * fx), aspect, right, up
+
+
+@inline_function
+def half_width(i, lens):
+    """tan(hfov / 2) of camera i; `lens`: f32 [N] or f32 [N, 4]."""
+    if lens.ndim == 1:
+        return lens[i]
+    return lens[i, np.uint32(0)]
+
+
+@inline_function
+def view_axes(i, heading, pitch, lens):
+    """`camera_axes` of camera i for `pixel_ray` and `pixel_spacing`: sheared where its lens is not symmetric."""
+    axes = camera_axes(heading[i], pitch[i])
+    if lens.ndim == 1:
+        return axes
+    half, aspect = lens[i, np.uint32(0)], lens[i, np.uint32(1)]
+    across, rise = lens[i, np.uint32(2)], lens[i, np.uint32(3)]
+    (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = axes
+    ux, uy, uz, across, rise = aspect * ux, aspect * uy, aspect * uz, half * across, half * rise
+    ahead = fx + across * rx + rise * ux, fy + across * ry + rise * uy, fz + across * rz + rise * uz
+    return (rx, ry, rz), (ux, uy, uz), ahead
+
+
 @device_function
 def pixel_ray(row, column, axes, height, width, tan_half_hfov):
     """Direction of a pixel's ray with forward component 1, so that the ray parameter is planar depth.
 
-    `axes`: result of `pose.camera_axes`.
+    `axes`: result of `pose.view_axes`, or of `pose.camera_axes` for a symmetric lens.
     """
     (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = axes
     scale = tan_half_hfov / np.float32(width)

@@ -21,7 +21,7 @@ from batchnav.data.episodes import DEFAULT_CONFIG, Episode, episode_table, headi
 from batchnav.data.play import check_episodes
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import ArgumentError, DeviceError
+from batchnav.errors import ArgumentError, ConfigError, DeviceError
 from batchnav.habitat.agent import HabitatAgent, goal_sensor
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
@@ -81,6 +81,10 @@ class HabitatSim:
     def _configuration(self, stage: Stage) -> Any:
         """habitat-sim's configuration of simulator, agent, depth camera and actions."""
         api, body, camera = self._api, self.config.body, self.config.camera
+        if camera.lens is not None or camera.distortion:
+            raise ConfigError(
+                "camera: found fx, fy, cx, cy or distortion, expected a field of view, as habitat-sim has"
+            )
         backend = api.SimulatorConfiguration()
         backend.scene_id, backend.scene_dataset_config_file = stage
         backend.allow_sliding, backend.enable_physics = body.sliding, False

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from batchnav.geometry.pose import camera_axes, forward
+from batchnav.geometry.pose import forward, half_width, view_axes
 from batchnav.mapping.state import (
     EXPLORED,
     cell_at,
@@ -206,7 +206,8 @@ def _integrate_collision(i, x, z, heading, row, search_out, state_out):
 @inline_function
 def eye_of(i, cameras, width):
     """Argument `eye` of `pixel_point`, for images with `width` columns."""
-    axes, scale = camera_axes(cameras.heading[i], cameras.pitch[i]), cameras.tan_half_hfov[i] / np.float32(width)
+    axes = view_axes(i, cameras.heading, cameras.pitch, cameras.tan_half_hfov)
+    scale = half_width(i, cameras.tan_half_hfov) / np.float32(width)
     return axes, scale, cameras.position[i, 1] - cameras.ground[i, 1]
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numba import prange
 
+from batchnav.geometry.pose import half_width
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.integrate import FULL_TURN, begin_scan, integrate_depth, integrate_motion, mark_traversed
 from batchnav.mapping.moving import free_cells
@@ -362,7 +363,7 @@ def begin_map(worker, i, cameras, agents, parameters, state_out):
     sync_lanes()
     if lane == 0 and is_new:
         _place_new_map(i, agents, state_out)
-        begin_scan(i, cameras.tan_half_hfov[i], parameters, state_out)
+        begin_scan(i, half_width(i, cameras.tan_half_hfov), parameters, state_out)
 
 
 @inline_function

@@ -90,7 +90,7 @@ class Categorical:
 
     def embed(self, layer: nn.Module, actions: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
         """Rows of the embedding: row 0 where an episode starts, row a + 1 after action a."""
-        return embed_rows(cast(nn.Embedding, layer), (actions + 1) * ~starts)
+        return embed_rows(cast(nn.Embedding, layer), torch.where(starts, 0, actions + 1))
 
 
 class Gaussian:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from batchnav.config import shortened
 from batchnav.errors import ArgumentError
-from batchnav.geometry.pose import tan_half
+from batchnav.geometry.pose import lens_of, tan_half
 from batchnav.renderers.bodies import DrawingOptions, SeenBodies, draw_bodies
 from batchnav.runtime.checks import check_int, check_kind, check_number, refuse_copies
 from batchnav.runtime.device import check_memory
@@ -35,13 +36,32 @@ def check_options(bank: SceneBank, num_agents: int, height: int, width: int, hfo
         raise ArgumentError(f"max_depth: found {max_depth!r}, expected metres beyond the near plane ({NEAR:g})")
 
 
-def check_poses(num_agents: int, device: torch.device, scene_index, position, heading, pitch, tan_half_hfov) -> None:
+def check_intrinsics(intrinsics: Any) -> np.ndarray:
+    """A camera matrix as f64 [3, 3]. ArgumentError for another shape, and for other entries than fx, fy, cx and cy."""
+    try:
+        found = np.asarray(intrinsics, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"intrinsics: found {type(intrinsics).__name__}, expected numbers [3, 3]") from error
+    if found.shape != (3, 3) or not np.isfinite(found).all():
+        raise ArgumentError(f"intrinsics: found {shortened(found.tolist())}, expected finite numbers [3, 3]")
+    focal = np.diag(np.diag(found))
+    focal[:2, 2] = found[:2, 2]
+    if not np.array_equal(found, focal) or found[2, 2] != 1.0 or min(found[0, 0], found[1, 1]) <= 0.0:
+        raise ArgumentError(
+            f"intrinsics: found {found.tolist()}, expected [[fx, 0, cx], [0, fy, cy], [0, 0, 1]] with fx and fy above 0"
+        )
+    return found
+
+
+def check_poses(
+    num_agents: int, device: torch.device, lens: torch.Size, scene_index, position, heading, pitch, tan_half_hfov
+) -> None:
     """ArgumentError where the camera poses are not tensors of the right shape, dtype and device."""
     check_tensor("scene_index", scene_index, (num_agents,), torch.int32, device)
     check_tensor("position", position, (num_agents, 3), torch.float32, device)
     check_tensor("heading", heading, (num_agents,), torch.float32, device)
     check_tensor("pitch", pitch, (num_agents,), torch.float32, device)
-    check_tensor("tan_half_hfov", tan_half_hfov, (num_agents,), torch.float32, device)
+    check_tensor("tan_half_hfov", tan_half_hfov, tuple(lens), torch.float32, device)
 
 
 class CameraPoses(NamedTuple):
@@ -56,7 +76,7 @@ class CameraPoses(NamedTuple):
     pitch: Tensor
     """f32 [N], radians, up is positive."""
     tan_half_hfov: Tensor
-    """f32 [N]: tan(hfov / 2), half the image's width at distance 1."""
+    """f32 [N]: tan(hfov / 2), half the image's width at distance 1; f32 [N, 4]: lenses of `geometry.pose.lens_of`."""
 
 
 class Renderer(ABC):
@@ -70,6 +90,8 @@ class Renderer(ABC):
         hfov_deg: horizontal field of view, degrees, 1 to less than 180.
         backface_culling: ignore triangles seen from behind (clockwise corners).
         max_depth: planar depth where rays end, metres. Surfaces beyond it give depth 0, as holes do.
+        intrinsics: camera matrix [3, 3] in pixels, whose centres have integer coordinates as in OpenCV; it replaces
+            `hfov_deg`. None: square pixels and a centred principal point.
 
     ArgumentError for an option of the wrong type or out of range, and for images that need more memory than there is.
     """
@@ -81,7 +103,7 @@ class Renderer(ABC):
     @torch.inference_mode(False)
     def __init__(
         self, bank: SceneBank, num_agents: int, height: int = 64, width: int = 64, hfov_deg: float = 90.0,
-        backface_culling: bool = False, max_depth: float = float("inf"),
+        backface_culling: bool = False, max_depth: float = float("inf"), intrinsics: Any = None,
     ):  # fmt: skip
         check_options(bank, num_agents, height, width, hfov_deg, max_depth)
         self.bank, self.device = bank, bank.device
@@ -92,6 +114,11 @@ class Renderer(ABC):
         self._seen: SeenBodies | None = None
         self._body_kernels: dict[bool, Callable[..., None]] = {}
         """Kernels that draw the bodies, without (False) and with surface ids; made at first use."""
+        if intrinsics is not None:
+            matrix = check_intrinsics(intrinsics)
+            self._tan_half.fill_(self.width / (2.0 * matrix[0, 0]))
+            if (lens := lens_of(matrix, self.height, self.width)) is not None:
+                self._tan_half = torch.tensor(lens, dtype=torch.float32, device=bank.device).repeat(self.num_agents, 1)
         self._allocate()
 
     @property
@@ -130,7 +157,8 @@ class Renderer(ABC):
             heading: f32 [N], radians.
             pitch: f32 [N], radians, up is positive; None: level.
             tan_half_hfov: f32 [N], tan(hfov / 2), half the width of each camera's image at distance 1; None: the field
-                of view that the renderer was made with.
+                of view that the renderer was made with. With `intrinsics` that are not symmetric: f32 [N, 4], lenses
+                of `geometry.pose.lens_of`.
         """
         poses = self._poses(scene_index, position, heading, pitch, tan_half_hfov)
         depth = self._render(poses)
@@ -171,7 +199,7 @@ class Renderer(ABC):
         pitch = self._level if pitch is None else pitch
         tan_half_hfov = self._tan_half if tan_half_hfov is None else tan_half_hfov
         poses = scene_index, position, heading, pitch, tan_half_hfov
-        check_poses(self.num_agents, self.device, *poses)
+        check_poses(self.num_agents, self.device, self._tan_half.shape, *poses)
         return CameraPoses(*((pose.detach() if pose.requires_grad else pose).contiguous() for pose in poses))
 
     @abstractmethod

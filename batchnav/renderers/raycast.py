@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.geometry.pose import camera_axes, inverse_direction, pixel_ray, pixel_spacing
+from batchnav.geometry.pose import half_width, inverse_direction, pixel_ray, pixel_spacing, view_axes
 from batchnav.geometry.triangle import ray_box, ray_boxes, ray_four_triangles, ray_triangles, triangle_on_screen
 from batchnav.renderers.base import NEAR, CameraPoses, Renderer
 from batchnav.runtime.kernels.arrays import view
@@ -144,11 +144,11 @@ def thread_pixel():
 def cast(i, pixel, bvh, poses, size, far, backface_culling, leaf_at_once, stack):
     """Depth and row of the triangle that agent i sees at a pixel, or `far` and NOTHING. `size`: height, width."""
     (row, column), (scene_index, position, heading, pitch, tan_half_hfov), (height, width) = pixel, poses, size
-    scene, half = scene_index[i], tan_half_hfov[i]
+    scene, half = scene_index[i], half_width(i, tan_half_hfov)
     place = position[i, np.uint32(0)], position[i, np.uint32(1)], position[i, np.uint32(2)]
     if not is_pose(bvh, scene, place, heading[i], pitch[i], half):
         return far, NOTHING
-    direction = pixel_ray(row, column, camera_axes(heading[i], pitch[i]), height, width, half)
+    direction = pixel_ray(row, column, view_axes(i, heading, pitch, tan_half_hfov), height, width, half)
     return closest_hit(bvh, bvh.roots[np.uint32(scene)], place, direction, far, backface_culling, leaf_at_once, stack)
 
 
@@ -232,7 +232,7 @@ class Camera(NamedTuple):
 
     position: tuple
     axes: tuple
-    """Right, up and forward, see `geometry.pose.camera_axes`."""
+    """Right, up and forward, see `geometry.pose.view_axes`."""
     height: np.int32
     width: np.int32
     tan_half_hfov: np.float32
@@ -426,9 +426,10 @@ def depth_cpu(bvh, scene_index, position, heading, pitch, tan_half_hfov, far, ba
         rays, stack = np.empty((PACKET_ROWS, PACKET_RAYS), np.float32), np.empty(MAX_LEVELS, np.int32)
         i, row = task // tasks_per_image, (task % tasks_per_image) * TILE_HEIGHT
         scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
-        if is_pose(bvh, scene, place, heading[i], pitch[i], tan_half_hfov[i]):
-            axes = camera_axes(heading[i], pitch[i])
-            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov[i], far, backface_culling)
+        half = half_width(i, tan_half_hfov)
+        if is_pose(bvh, scene, place, heading[i], pitch[i], half):
+            axes = view_axes(i, heading, pitch, tan_half_hfov)
+            camera = Camera(place, axes, np.int32(height), np.int32(width), half, far, backface_culling)
             for column in range(0, width, TILE_WIDTH):
                 render_tile(
                     np.int32(row), np.int32(column), bvh, bvh.roots[scene], camera, rays, None, stack,
@@ -450,9 +451,10 @@ def visibility_cpu(
         hits = np.empty(PACKET_RAYS, np.int32)
         i, row = task // tasks_per_image, (task % tasks_per_image) * TILE_HEIGHT
         scene, place = scene_index[i], (position[i, 0], position[i, 1], position[i, 2])
-        if is_pose(bvh, scene, place, heading[i], pitch[i], tan_half_hfov[i]):
-            axes = camera_axes(heading[i], pitch[i])
-            camera = Camera(place, axes, np.int32(height), np.int32(width), tan_half_hfov[i], far, backface_culling)
+        half = half_width(i, tan_half_hfov)
+        if is_pose(bvh, scene, place, heading[i], pitch[i], half):
+            axes = view_axes(i, heading, pitch, tan_half_hfov)
+            camera = Camera(place, axes, np.int32(height), np.int32(width), half, far, backface_culling)
             for column in range(0, width, TILE_WIDTH):
                 render_tile(
                     np.int32(row), np.int32(column), bvh, bvh.roots[scene], camera, rays, hits, stack,

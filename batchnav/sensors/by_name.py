@@ -8,6 +8,7 @@ from typing import Any
 from batchnav.errors import ConfigError
 from batchnav.sensors import SENSORS
 from batchnav.sensors.camera import MAIN, CameraConfig
+from batchnav.sensors.distortion import DistortedImage, Distortion
 from batchnav.sensors.sensor import CameraSensor
 
 
@@ -25,8 +26,17 @@ def camera_sensors(
     made: dict[str, CameraSensor] = {}
     for name in sorted({*names} & offered.keys()):
         camera, kind = offered[name]
-        made[name] = SENSORS[kind](cameras[camera], settings.get(kind)).of_camera(camera)
+        sensor = with_distortion(SENSORS[kind](cameras[camera], settings.get(kind)), cameras[camera])
+        made[name] = sensor.of_camera(camera)
     return made
+
+
+def with_distortion(sensor: CameraSensor, camera: CameraConfig) -> CameraSensor:
+    """The sensor of a camera whose lens may distort its images."""
+    if not camera.distortion:
+        return sensor
+    distortion = Distortion.of(camera.intrinsics, camera.height, camera.width, camera.distortion)
+    return DistortedImage(sensor, distortion)
 
 
 def camera_sensor_name(camera: str, kind: str) -> str:

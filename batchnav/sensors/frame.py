@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
@@ -166,9 +167,8 @@ class Frame:
         self.renderers = {
             key: make_renderer(
                 renderer, bank.semantic if SEMANTIC in key[2:] and bank.semantic else bank, self.num_envs,
-                height=key[1] * cameras[key[0]].height, width=key[1] * cameras[key[0]].width,
-                hfov_deg=cameras[key[0]].hfov_deg, backface_culling=cameras[key[0]].backface_culling,
                 max_depth=max(source.requires.max_depth for source in readers),
+                **_options(cameras[key[0]].rendered, key[1]),
             )
             for key, readers in needed.items()
         }  # fmt: skip
@@ -275,6 +275,17 @@ class Frame:
         frame = Frame(self.bank, bodies, cameras, sources, renderer, self.seeds, self.task)
         self.derived.append(frame)
         return frame
+
+
+def _options(camera: CameraConfig, scale: int) -> dict[str, Any]:
+    """Options of the renderer of a camera's images with `scale` rows (and columns) per row (and column)."""
+    height, width = scale * camera.height, scale * camera.width
+    lens: dict[str, Any] = {"hfov_deg": camera.hfov_deg}
+    if camera.lens is not None:
+        fine = np.diag([float(scale), float(scale), 1.0])  # coordinates of the fine pixels' centres
+        fine[:2, 2] = (scale - 1) / 2.0
+        lens |= {"intrinsics": fine @ camera.intrinsics}
+    return {"height": height, "width": width, "backface_culling": camera.backface_culling, **lens}
 
 
 def write_observations(frame: Frame, sources: Mapping[str, ObservationSource], out: Observation) -> None:

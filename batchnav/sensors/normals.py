@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from batchnav.geometry.pose import camera_axes, pixel_ray
+from batchnav.geometry.pose import camera_axes, half_width, pixel_ray, view_axes
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function
@@ -37,17 +37,19 @@ class NormalSensor(CameraSensor):
         triangle, appearance = self.surfaces(frame, out)
         cameras = self.cameras(frame)
         if self._bound is None or self._bound[0] is not appearance:
-            self._bound = appearance, self._bind(appearance, out)
+            self._bound = appearance, self._bind(appearance, cameras.tan_half_hfov, out)
         self._bound[1](triangle, cameras.heading, cameras.pitch, cameras.tan_half_hfov, out)
         if frame.seen is not None:
             self._bodies.write(frame, Pictures(self.depth(frame), triangle, *cameras.poses[1:]), out)
 
-    def _bind(self, appearance: Appearance[torch.Tensor], example: torch.Tensor) -> Callable[..., None]:
+    def _bind(
+        self, appearance: Appearance[torch.Tensor], lens: torch.Tensor, example: torch.Tensor
+    ) -> Callable[..., None]:
         """A kernel as a function of the tensors that change between calls; `example` is like its output."""
         n, _, height, width = example.shape
         triangle = torch.zeros(n, height, width, dtype=torch.int32, device=example.device)
         number = torch.zeros(n, dtype=torch.float32, device=example.device)
-        arrays = (*map(view, (triangle, number, number, number)), view(appearance.normal), view(example))
+        arrays = (*map(view, (triangle, number, number, lens)), view(appearance.normal), view(example))
         return write_normals.bind((n, height, width), *arrays, live=_PLACES)
 
 
@@ -58,10 +60,10 @@ def write_normals(i, row, column, triangle, heading, pitch, tan_half_hfov, norma
     x, y, z = _ZERO, _ZERO, _ZERO
     number = triangle[i, row, column]
     if number >= 0:
-        axes = camera_axes(heading[i], pitch[i])
-        (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = axes
+        (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = camera_axes(heading[i], pitch[i])
+        axes, half = view_axes(i, heading, pitch, tan_half_hfov), half_width(i, tan_half_hfov)
         height, width = np.int32(triangle.shape[1]), np.int32(triangle.shape[2])
-        dx, dy, dz = pixel_ray(np.int32(row), np.int32(column), axes, height, width, tan_half_hfov[i])
+        dx, dy, dz = pixel_ray(np.int32(row), np.int32(column), axes, height, width, half)
         nx, ny, nz, _ = load4(normal, np.int32(number), _FIRST)
         if nx * dx + ny * dy + nz * dz > _ZERO:  # the ray meets the back of the triangle
             nx, ny, nz = -nx, -ny, -nz

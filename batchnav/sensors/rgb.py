@@ -18,7 +18,7 @@ from numba import prange
 
 from batchnav.config import bounded
 from batchnav.errors import ArgumentError
-from batchnav.geometry.pose import camera_axes, pixel_ray, pixel_spacing
+from batchnav.geometry.pose import half_width, pixel_ray, pixel_spacing, view_axes
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel
@@ -166,8 +166,8 @@ def _rgb_cpu(depth, triangle, position, heading, pitch, tan_half_hfov, paint, tr
     n, height, width = triangle.shape
     for task in prange(n * height):
         i, row = np.uint32(task // height), np.uint32(task % height)
-        axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
-        half = tan_half_hfov[i]
+        axes, place = view_axes(i, heading, pitch, tan_half_hfov), (position[i, 0], position[i, 1], position[i, 2])
+        half = half_width(i, tan_half_hfov)
         for column in range(0, width, LANES):
             shade_lanes(row, column, depth[i], triangle[i], place, axes, paint, half, trilinear, rgb_out[i])
 
@@ -182,8 +182,8 @@ def _rgb_cuda(depth, triangle, position, heading, pitch, tan_half_hfov, paint, t
     if column >= width:
         return
     x, zero, one, two = np.uint32(column), np.uint32(0), np.uint32(1), np.uint32(2)
-    axes, place = camera_axes(heading[i], pitch[i]), (position[i, zero], position[i, one], position[i, two])
-    half = tan_half_hfov[i]
+    axes = view_axes(i, heading, pitch, tan_half_hfov)
+    place, half = (position[i, zero], position[i, one], position[i, two]), half_width(i, tan_half_hfov)
     spacing = pixel_spacing(width, half)
     for k in range(np.int32(ROWS)):
         row = np.int32(first + np.int32(np.int32(k) * np.int32(TILE_HEIGHT)))

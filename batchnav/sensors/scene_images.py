@@ -13,11 +13,13 @@ from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
 from batchnav.observation import Frame as FrameInput
 from batchnav.observation import Spec
+from batchnav.renderers.base import check_intrinsics
 from batchnav.runtime.device import check_memory, resolve_device
 from batchnav.runtime.kernels.arrays import floats
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sensors import SENSORS
+from batchnav.sensors.by_name import with_distortion
 from batchnav.sensors.camera import MAIN, CameraConfig, FreeBodies
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import CameraSensor
@@ -34,6 +36,8 @@ def render(
     renderer: str = "raycast",
     device: str | torch.device = "cpu",
     backface_culling: bool = False,
+    intrinsics: np.ndarray | Sequence | None = None,
+    distortion: Sequence[float] = (),
 ) -> dict[str, np.ndarray]:
     """Images from level cameras in a scene, by sensor. Each call copies the scene to the device: meant for few images.
 
@@ -48,6 +52,8 @@ def render(
         renderer: "raycast", "opengl", or "auto" for the faster one on this machine.
         device: "cpu", "cuda" or "auto".
         backface_culling: ignore triangles seen from behind, as habitat-sim does.
+        intrinsics: camera matrix [3, 3], pixels, which replaces `hfov_deg`; see `CameraConfig.intrinsics`.
+        distortion: Brown-Conrady coefficients k1, k2, p1, p2 and, optionally, k3.
 
     Returns "rgb" u8 [N, H, W, 3]; "depth" f32 [N, H, W], planar, metres, 0 for holes; other sensors as [N, H, W], or
     [N, H, W, C] for several channels.
@@ -60,8 +66,13 @@ def render(
     if not listed or not all(isinstance(name, str) and name in SENSORS for name in sensors):
         raise ArgumentError(f"sensors: found {sensors!r}, expected some of {', '.join(SENSORS)}")
     size = {"height": height, "width": width, "hfov_deg": hfov_deg, "camera_height": 0.0}
-    camera = from_dict(CameraConfig, {**size, "backface_culling": backface_culling})
-    made = {name: PlanarDepth(camera) if name == "depth" else SENSORS[name](camera, None) for name in sensors}
+    if intrinsics is not None:
+        matrix = check_intrinsics(intrinsics)
+        size |= dict(zip(("fx", "fy", "cx", "cy"), matrix[[0, 1, 0, 1], [0, 1, 2, 2]].tolist(), strict=True))
+    lens = {"distortion": [float(value) for value in distortion]}
+    camera = from_dict(CameraConfig, {**size, **lens, "backface_culling": backface_culling})
+    kinds = {**SENSORS, "depth": PlanarDepth}
+    made = {name: with_distortion(kinds[name](camera, None), camera) for name in sensors}
     bank = SceneBank.pack([scene], resolve_device(device), appearance_needed(made.values()))
     places, headings = _poses(position, heading, bank.device)
     n = len(headings)
@@ -81,7 +92,7 @@ def render(
 class PlanarDepth(CameraSensor):
     """Rendered depth: f32 [N, 1, H, W], metres, 0 for holes."""
 
-    def __init__(self, camera: CameraConfig):
+    def __init__(self, camera: CameraConfig, config: None = None):
         super().__init__(Spec("depth", (1, camera.height, camera.width), torch.float32, 0.0, math.inf, torch.float32))
 
     def write(self, frame: FrameInput, out: torch.Tensor) -> None:

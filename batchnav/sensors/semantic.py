@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numba import prange
 
-from batchnav.geometry.pose import camera_axes, pixel_ray
+from batchnav.geometry.pose import half_width, pixel_ray, view_axes
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
@@ -145,8 +145,8 @@ def _tiled_cpu(triangle, depth, position, heading, pitch, tan_half_hfov, ids, co
     n, height, width = triangle.shape
     for task in prange(n * height):
         i, row = np.uint32(task // height), np.uint32(task % height)
-        axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
-        half = tan_half_hfov[i]
+        axes, place = view_axes(i, heading, pitch, tan_half_hfov), (position[i, 0], position[i, 1], position[i, 2])
+        half = half_width(i, tan_half_hfov)
         for x in range(np.uint32(width)):
             ray = pixel_ray(np.int32(row), np.int32(x), axes, np.int32(height), np.int32(width), half)
             ids_out[i, 0, row, x] = id_at(triangle[i, row, x], depth[i, row, x], ray, place, ids, column)
@@ -159,6 +159,7 @@ def _tiled_cuda(triangle, depth, position, heading, pitch, tan_half_hfov, ids, c
     if pixel < n * height * width:
         i, rest = pixel // (height * width), pixel % (height * width)
         row, x = rest // width, rest % width
-        axes, place = camera_axes(heading[i], pitch[i]), (position[i, 0], position[i, 1], position[i, 2])
-        ray = pixel_ray(np.int32(row), np.int32(x), axes, np.int32(height), np.int32(width), tan_half_hfov[i])
+        axes, place = view_axes(i, heading, pitch, tan_half_hfov), (position[i, 0], position[i, 1], position[i, 2])
+        half = half_width(i, tan_half_hfov)
+        ray = pixel_ray(np.int32(row), np.int32(x), axes, np.int32(height), np.int32(width), half)
         ids_out[i, 0, row, x] = id_at(triangle[i, row, x], depth[i, row, x], ray, place, ids, column)

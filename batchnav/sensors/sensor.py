@@ -43,7 +43,7 @@ class Cameras(NamedTuple):
     pitch: torch.Tensor
     """f32 [N], radians, up is positive."""
     tan_half_hfov: torch.Tensor
-    """f32 [N]: tan(hfov / 2), half the image's width at distance 1."""
+    """f32 [N]: tan(hfov / 2), half the image's width at distance 1; f32 [N, 4]: lenses of `geometry.pose.lens_of`."""
     noise: NoiseCounters | None = None
     """None: sensors with noise raise ArgumentError."""
 

@@ -1,5 +1,6 @@
 """ONNX policies beside the policies themselves."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -21,8 +22,10 @@ from batchnav.sensors.camera import CameraConfig
 
 TOLERANCE = 1e-4
 """Largest difference of outputs: both compute in float32, in another order."""
-STEPS = 200
-"""Steps of a comparison: three episodes of each agent or more, since they have at most 60 steps."""
+STEPS = 500
+"""Steps of a comparison with sampled observations."""
+RESETS = 0.02
+"""Share of steps at which an agent's episode starts, in the middle of the batch."""
 TYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(int64)": "int64", "tensor(bool)": "bool"}
 """NumPy's names of ONNX Runtime's types."""
 SMALL = policy_config(base_width=8, visual_size=32, hidden_size=32, polar=("pointgoal", "waypoint"))
@@ -57,27 +60,31 @@ class Beside:
         self.policy, self.session = policy, session_of(path)
         self.names = [value.name for value in self.session.get_inputs()]
         self.outputs = [value.name for value in self.session.get_outputs()]
+        self._damage = itertools.cycle([np.nan, np.inf, -np.inf])
 
     def begin(self, num_envs: int) -> None:
         network = self.policy.network
         self.state = network.initial_state(num_envs)
         self.action = torch.zeros(num_envs, *network.actions.shape, dtype=network.actions.dtype)
         self.kept = {
-            # an episode begins from zeros, whatever the state holds
-            value.name: np.full(
-                [num_envs if size == "batch" else size for size in value.shape],
-                np.nan if TYPES[value.type].startswith("float") else 7,
-                TYPES[value.type],
-            )
+            value.name: np.zeros([num_envs if size == "batch" else size for size in value.shape], TYPES[value.type])
             for value in self.session.get_inputs()
             if value.name.startswith("state")
         }
+
+    def spoil(self, start: torch.Tensor) -> None:
+        """Damage the state where an episode starts, which begins from zeros whatever the state holds."""
+        for name, values in self.kept.items():
+            values = self.kept[name] = values.copy()
+            rows = np.moveaxis(values, self.policy.network.body.agent_dim, 0)
+            rows[start.numpy()] = next(self._damage) if values.dtype.kind == "f" else 7
 
     @torch.no_grad()
     def step(self, seen: dict[str, torch.Tensor], start: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
         """Compare one step; returns the action that torch samples."""
         network = self.policy.network
         outputs, value, self.state = network.step(seen, self.action, start, self.state)
+        self.spoil(start)
         inputs = {name: value.numpy() for name, value in seen.items()} | self.kept
         inputs |= {"previous_action": self.action.numpy(), "episode_start": start.numpy()}
         found = dict(
@@ -91,7 +98,37 @@ class Beside:
         return self.action
 
 
-def play_beside(policy: PolicyAgent, path, steps: int = STEPS, num_envs: int = 2) -> None:
+def play_sampled(policy: PolicyAgent, path, steps: int = STEPS, batches: tuple[int, ...] = (7, 1)) -> None:
+    """Compare steps with sampled observations; episodes start at any step. One agent takes a fifth of the steps."""
+    network, both = policy.network, Beside(policy, path)
+    types = {value.name: TYPES[value.type] for value in both.session.get_inputs()}
+    generator = torch.Generator().manual_seed(1)
+
+    def sample(name: str, num_envs: int) -> torch.Tensor:
+        shape = num_envs, *network.observation_shapes[name]
+        if name in network.num_categories:
+            return torch.randint(network.num_categories[name], shape, generator=generator)
+        if types[name] == "uint8":
+            return torch.randint(256, shape, generator=generator, dtype=torch.uint8)
+        if len(shape) == 4:
+            return torch.rand(shape, generator=generator)
+        found = 3.0 * torch.randn(shape, generator=generator)
+        return found.abs() if name in network.config.polar else found
+
+    for num_envs in batches:
+        both.begin(num_envs)
+        start, seen, resets = torch.ones(num_envs, dtype=torch.bool), {}, 0
+        for _ in range(steps if num_envs > 1 else max(steps // 5, 50)):
+            last, seen = seen, {name: sample(name, num_envs) for name in network.observation_shapes}
+            for name in {*network.film, "imagegoal"} & last.keys():  # they change where an episode starts
+                seen[name] = torch.where(start[:, None, None, None], seen[name], last[name])
+            both.step(seen, start, torch.rand(num_envs, *network.actions.shape, generator=generator))
+            start = torch.rand(num_envs, generator=generator) < RESETS
+            resets += int(start.sum())
+        assert resets > 0 or num_envs == 1
+
+
+def play_beside(policy: PolicyAgent, path, steps: int, num_envs: int = 2) -> None:
     """Play in a house; every step is compared, over ends of episodes."""
     config = NavConfig() if "env" not in policy.info else read_env(path)
     scene = load_scene("house:3")

@@ -4,16 +4,17 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from gymnasium import spaces
-from onnx_beside import ENV, SMALL, STEPS, TYPES, Beside, play_beside, policy, randomized, session_of
+from onnx_beside import ENV, SMALL, TYPES, play_beside, play_sampled, policy, randomized, session_of
 from torch import nn
 
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import ArgumentError, ConfigError, MissingPackageError
 from batchnav.export import export_policy
-from batchnav.export.onnx_policy import PolicyStep, read_description, write_onnx
+from batchnav.export.onnx_policy import OPSET, PolicyStep, read_description, write_onnx
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import MEMORIES
@@ -30,7 +31,10 @@ VELOCITY = BodyConfig(control="velocity")
 CASES = {
     "depth": (ENV, SMALL),
     "rgb": (replace(ENV, sensors=("rgb",)), replace(SMALL, normalized=("rgb",))),
-    "waypoint and map": (replace(ENV, sensors=("depth", "waypoint", "ego_map")), replace(SMALL, log_distance=True)),
+    "waypoint and map": (
+        replace(ENV, sensors=("depth", "waypoint", "ego_map")),
+        replace(SMALL, encoder="simple_cnn", log_distance=True),
+    ),
     "lidar": (
         replace(ENV, sensors=("lidar", "depth360"), lidar=LidarConfig(beams=60)),
         replace(SMALL, encoder="simple_cnn"),
@@ -41,6 +45,15 @@ CASES = {
         replace(SMALL, encoder="simple_cnn", memory="transformer", transformer=CausalTransformer.Config(window=16)),
     ),
     "without memory": (replace(ENV, sensors=("rgb", "depth")), replace(SMALL, memory="none")),
+    "category and mask": (
+        replace(
+            ENV,
+            sensors=("depth", "goal_mask", "gps", "compass"),
+            task=ObjectNavConfig(),
+            body=BodyConfig(control="v1"),
+        ),
+        SMALL,
+    ),
 }
 
 
@@ -49,7 +62,7 @@ def test_onnxruntime_computes_what_torch_does(case, tmp_path):
     agent = policy(*CASES[case])
     path = tmp_path / "policy.onnx"
     export_policy(agent, path)
-    play_beside(agent, path)
+    play_sampled(agent, path)
     found = read_description(path.with_suffix(".json"))
     session = session_of(path)
     for told, values in ((found["inputs"], session.get_inputs()), (found["outputs"], session.get_outputs())):
@@ -64,29 +77,41 @@ def test_a_file_of_an_rgb_policy_acts_alike(tmp_path):
     weights, path = tmp_path / "policy.safetensors", tmp_path / "policy.onnx"
     save_policy(made.network, weights, made.info, torch.bfloat16)
     export_policy(weights, path)
-    play_beside(load_policy(weights), path)
+    play_sampled(load_policy(weights), path, steps=50)
 
 
-def test_a_category_and_a_mask_are_inputs(tmp_path):
-    """ObjectNav's observations: the goal's category, and its mask in bytes."""
-    env = replace(ENV, sensors=("depth", "goal_mask", "gps", "compass"), task=ObjectNavConfig())
-    agent = policy(replace(env, body=BodyConfig(control="v1")))
-    path = tmp_path / "policy.onnx"
+def test_episodes_of_a_simulator_are_alike(tmp_path):
+    """Observations of an environment, a map and a waypoint among them, over ends of its episodes."""
+    agent, path = policy(*CASES["waypoint and map"]), tmp_path / "policy.onnx"
     export_policy(agent, path)
-    both, generator = Beside(agent, path), torch.Generator().manual_seed(0)
-    both.begin(3)
-    assert {"objectgoal", "goal_mask"} < set(both.names)
-    start = torch.ones(3, dtype=torch.bool)
-    for _ in range(STEPS):
-        seen = {
-            "depth": torch.rand(3, 1, 32, 32, generator=generator),
-            "goal_mask": 255 * torch.randint(2, (3, 1, 32, 32), generator=generator, dtype=torch.uint8),
-            "gps": torch.randn(3, 2, generator=generator),
-            "compass": torch.randn(3, 1, generator=generator),
-            "objectgoal": torch.randint(6, (3,), generator=generator),
-        }
-        both.step(seen, start, torch.rand(3, generator=generator))
-        start = torch.rand(3, generator=generator) < 0.05
+    play_beside(agent, path, steps=130)
+
+
+# Operators that TensorRT 10 reads (onnx-tensorrt's docs/operators.md), of those that policies may need.
+TENSORRT = {
+    "Add", "And", "ArgMax", "AveragePool", "Cast", "Ceil", "Clip", "Concat", "Constant", "ConstantOfShape", "Conv",
+    "Cos", "DepthToSpace", "Div", "Einsum", "Elu", "Equal", "Erf", "Exp", "Expand", "Flatten", "Floor", "Gather",
+    "Gelu", "Gemm", "GlobalAveragePool", "Greater", "GreaterOrEqual", "Identity", "InstanceNormalization", "IsNaN",
+    "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool",
+    "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pad", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMean",
+    "ReduceSum", "Relu", "Reshape", "Sigmoid", "Sign", "Sin", "Slice", "Softmax", "Softplus", "SpaceToDepth",
+    "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Transpose", "Unsqueeze", "Where", "Xor",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ["depth", "velocity", "transformer"])
+def test_a_static_file_has_constant_shapes_and_known_operators(case, tmp_path):
+    agent, path = policy(*CASES[case]), tmp_path / "policy.onnx"
+    export_policy(agent, path, static=True)
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", OPSET)]
+    assert not model.functions and {node.op_type for node in model.graph.node} <= TENSORRT
+    found, session = read_description(path.with_suffix(".json")), session_of(path)
+    for told, values in ((found["inputs"], session.get_inputs()), (found["outputs"], session.get_outputs())):
+        assert [entry["shape"] for entry in told] == [value.shape for value in values]
+        assert all(type(size) is int for value in values for size in value.shape)
+    play_sampled(agent, path, steps=100, batches=(1,))
 
 
 @pytest.mark.parametrize("film", [(), ("imagegoal",)], ids=["early", "film"])
@@ -97,16 +122,10 @@ def test_images_of_the_goal_are_inputs(film, tmp_path):
     network = ActorCritic(spaces.Dict([("rgb", rgb), ("imagegoal", rgb)]), spaces.Discrete(4), config)
     agent, path = PolicyAgent(randomized(network)), tmp_path / "policy.onnx"
     write_onnx(agent.network, {"rgb": torch.uint8, "imagegoal": torch.uint8}, path)
-    both, generator = Beside(agent, path), torch.Generator().manual_seed(0)
-    both.begin(3)
-    assert both.names == ["rgb", "imagegoal", "previous_action", "episode_start", "state"]
-    start = torch.ones(3, dtype=torch.bool)
-    goal = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
-    for _ in range(30):
-        fresh = torch.randint(256, (2, 3, 3, 32, 32), generator=generator, dtype=torch.uint8)
-        goal = torch.where(start[:, None, None, None], fresh[0], goal)
-        both.step({"rgb": fresh[1], "imagegoal": goal}, start, torch.rand(3, generator=generator))
-        start = torch.rand(3, generator=generator) < 0.2
+    assert PolicyStep(network, ["rgb", "imagegoal"]).input_names == [
+        "rgb", "imagegoal", "previous_action", "episode_start", "state",
+    ]  # fmt: skip
+    play_sampled(agent, path)
 
 
 class Gated(Memory):
@@ -138,7 +157,7 @@ def test_states_of_several_tensors_have_numbers(tmp_path, monkeypatch):
     agent = policy(config=replace(SMALL, memory="gated", encoder="simple_cnn"))
     path = tmp_path / "policy.onnx"
     export_policy(agent, path)
-    play_beside(agent, path, steps=100)
+    play_sampled(agent, path, steps=100)
     assert PolicyStep(agent.network, ["depth"]).input_names[-2:] == ["state_0", "state_1"]
     assert [entry["name"] for entry in read_description(path.with_suffix(".json"))["outputs"]][-2:] == [
         "next_state_0", "next_state_1",
@@ -209,4 +228,4 @@ def test_older_versions_of_pytorch_are_refused(tmp_path, monkeypatch):
 def test_bundled_policies_act_alike(name, tmp_path):
     path = tmp_path / "policy.onnx"
     export_policy(name, path)
-    play_beside(load_policy(name), path)
+    play_sampled(load_policy(name), path)

@@ -118,11 +118,12 @@ def test_rows_go_from_the_middle_out(count):
     assert distances == sorted(distances)
 
 
-def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx):
+@pytest.mark.parametrize("lens", [1, 2], ids=["symmetric", "matrix"])
+def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx, lens):
     floats = [nb.Array(nb.float32, n, "C") for n in range(4)]
     ints = nb.Array(nb.int32, 1, "C")
     bvh = nb.NamedTuple((floats[2], floats[2], ints, ints), BVHData)
-    read = (bvh, ints, floats[2], floats[1], floats[1], floats[1], nb.float32, nb.boolean)
+    read = (bvh, ints, floats[2], floats[1], floats[1], floats[lens], nb.float32, nb.boolean)
     triangles = nb.Array(nb.int32, 3, "C")
     depth, both = floats[3:], (floats[3], triangles)
     kernels = {

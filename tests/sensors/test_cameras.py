@@ -36,6 +36,8 @@ MOUNTS = [
     {"camera_pitch_deg": 90.0}, {"hfov_deg": 140.0},
     {"camera_height": 2.0, "camera_forward": -0.3, "camera_left": 0.2, "camera_heading_deg": 35.0,
      "camera_pitch_deg": 20.0},
+    {"camera_height": 0.7, "camera_heading_deg": 35.0, "camera_pitch_deg": 20.0, "fx": 11.0, "fy": 17.0, "cx": 2.5,
+     "cy": 9.25},
 ]  # fmt: skip
 
 
@@ -48,8 +50,8 @@ def eye_of(camera, heading):
 
 @pytest.mark.parametrize(
     ("mount", "renderer"),
-    [*((mount, "raycast") for mount in MOUNTS), (MOUNTS[-1], "opengl")],
-    ids=lambda value: value if isinstance(value, str) else ",".join(name[7:] for name in value) or "default",
+    [*((mount, "raycast") for mount in MOUNTS), *((mount, "opengl") for mount in MOUNTS[-2:])],
+    ids=lambda value: value if isinstance(value, str) else ",".join(name[-7:] for name in value) or "default",
 )
 def test_a_camera_sees_the_room_from_its_place(request, device, mount, renderer):
     if renderer == "opengl":

@@ -76,13 +76,14 @@ class OpenGLRenderer(Renderer):
     speed only.
 
     Args:
-        bank: see `Renderer`, as for the options up to `max_depth`.
+        bank: see `Renderer`, as for the options up to `intrinsics`.
         num_agents: number of cameras N.
         height: rows of an image.
         width: columns of an image.
         hfov_deg: horizontal field of view, degrees.
         backface_culling: ignore triangles seen from behind.
         max_depth: planar depth where rays end, metres.
+        intrinsics: camera matrix [3, 3].
         frustum_culling: skip clusters outside the view.
         occlusion_culling: skip hidden clusters.
         pixel_culling: skip triangles that cover no pixel's centre.
@@ -99,15 +100,15 @@ class OpenGLRenderer(Renderer):
 
     def __init__(
         self, bank: SceneBank, num_agents: int, height: int = 64, width: int = 64, hfov_deg: float = 90.0,
-        backface_culling: bool = False, max_depth: float = float("inf"), frustum_culling: bool = True,
-        occlusion_culling: bool = True, pixel_culling: bool = True,
+        backface_culling: bool = False, max_depth: float = float("inf"), intrinsics: Any = None,
+        frustum_culling: bool = True, occlusion_culling: bool = True, pixel_culling: bool = True,
     ):  # fmt: skip
         self.occlusion_culling = bool(occlusion_culling)
         self._switches = {
             "FRUSTUM_CULLING": frustum_culling, "OCCLUSION_CULLING": occlusion_culling,
             "PIXEL_CULLING": pixel_culling, "BACKFACE_CULLING": backface_culling,
         }  # fmt: skip
-        super().__init__(bank, num_agents, height, width, hfov_deg, backface_culling, max_depth)
+        super().__init__(bank, num_agents, height, width, hfov_deg, backface_culling, max_depth, intrinsics)
 
     def _allocate(self) -> None:
         clusters = build_clusters([scene.mesh for scene in self.bank.scenes])  # with the triangle numbers of the bank
@@ -127,7 +128,7 @@ class OpenGLRenderer(Renderer):
         self.depth = torch.zeros(self.num_agents, self.height, self.width, dtype=torch.float32, device=self.device)
         self._cameras = torch.zeros(self.num_agents, CAMERA // 4, dtype=torch.float32, device=self.device)
         with self.context:
-            self._compile(self._switches, min(self.max_depth, _FAR))
+            self._compile(self._switches | {"SHIFTED": self._tan_half.ndim == 2}, min(self.max_depth, _FAR))
             self._make_buffers(sizes, clusters)
             self._make_textures()
             self._depth_target = self._make_target({"depth": self.depth}, [self._texture])
@@ -174,8 +175,12 @@ class OpenGLRenderer(Renderer):
         torch.cos(poses.heading, out=cameras[:, 5]).neg_()
         torch.cos(poses.pitch, out=cameras[:, 6])
         torch.sin(poses.pitch, out=cameras[:, 7])
-        torch.reciprocal(poses.tan_half_hfov, out=cameras[:, 8])
+        lens = poses.tan_half_hfov
+        torch.reciprocal(lens if lens.ndim == 1 else lens[:, 0], out=cameras[:, 8])
         torch.mul(cameras[:, 8], self.width / self.height, out=cameras[:, 9])
+        if lens.ndim == 2:
+            cameras[:, 9].div_(lens[:, 1])
+            torch.mul(lens[:, 2:], lens[:, :1], out=cameras[:, 10:12])
 
     def _frame(self, target: Target) -> None:
         """Render a frame for the current cameras."""

@@ -7,7 +7,7 @@
 struct Camera {
     vec3 position;
     int scene;
-    vec3 right, up, forward;  // unit vectors; a level camera has exact zeros and ones
+    vec3 right, up, forward;  // unit vectors; a level camera has exact zeros and ones. SHIFTED: see camera_of
     vec2 scale;               // 1 / half the extent of the image plane at distance 1
 };
 
@@ -27,10 +27,16 @@ Camera camera_of(uint agent)
 {
     vec4 first = texelFetch(cameras, int(3 * agent)), second = texelFetch(cameras, int(3 * agent + 1));
     vec2 level = second.xy, pitch = second.zw;  // x and z of the heading; cosine and sine
-    vec2 scale = texelFetch(cameras, int(3 * agent + 2)).xy;
+    vec4 lens = texelFetch(cameras, int(3 * agent + 2));  // scale; the central ray's offset to the right and up
+    vec2 scale = lens.xy;
     vec3 right = vec3(-level.y, 0.0, level.x);
     vec3 up = vec3(-pitch.y * level.x, pitch.x, -pitch.y * level.y);
     vec3 forward = vec3(pitch.x * level.x, pitch.y, pitch.x * level.y);
+#if SHIFTED
+    // Coordinates from the central ray, which is not along the camera's axis; depth stays that along the axis.
+    right -= lens.z * forward;
+    up -= lens.w * forward;
+#endif
     return Camera(first.xyz, floatBitsToInt(first.w), right, up, forward, scale);
 }
 
