@@ -1,4 +1,4 @@
-"""Reference pages that are generated from the code when the site is built: command line and configuration."""
+"""Reference pages, generated from the code when the site is built: command line, configuration, rules of success."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from batchnav.cli import COMMANDS, bench, cite, data, doctor, evaluate, export, 
 from batchnav.cli.bench import bench_options, describe
 from batchnav.cli.train import ALL_OPTIONS, AnticipationOptions, CartPoleOptions, configurations
 from batchnav.config import KINDS, ranges, to_dict
-from batchnav.envs.config import PRESETS, NavConfig
+from batchnav.data.goals.rules import RULES
+from batchnav.envs.config import ABOUT, PRESETS, NavConfig
 from batchnav.procedural import FAMILIES
 from batchnav.runtime.command_line import option_texts
+from batchnav.tasks import TASKS
 from batchnav.training import options as train
 from batchnav.training.config import TrainingConfig
 
@@ -255,8 +257,60 @@ def _paragraphs(docstring: str) -> str:
     return "\n\n".join(blocks)
 
 
+def success_rules() -> str:
+    """The page of the rules of success of all tasks and presets."""
+    head = "preset", "benchmark", "stop", "distance", "to", "heading", "limit"
+    tasks = {name: NavConfig(task=task.Config()) for name, task in TASKS.items()}
+    points_of = {name: rules.view_points for name, rules in RULES.items()}
+    places = [
+        (f"`{name}`", f"{points.max_distance:g} m", f"{points.camera_height:g} m", _visible(points))
+        for name, points in points_of.items()
+    ]
+    parts = [
+        "# Which success rule?",
+        "*For users who compare their numbers with published ones. Reference page, generated from the code.*",
+        "A success needs three things: where the agent is, where it looks, and whether it says that it has arrived. "
+        "Benchmarks differ in each of them; choose the preset of the benchmark that you compare with.",
+        "## Presets",
+        table(head, (_rule_row(name, PRESETS[name].task, ABOUT.get(name, "")) for name in PRESETS)),
+        "## Defaults of the tasks",
+        table(("task", "goal", *head[2:]), (_rule_row(name, tasks[name].task, TASKS[name].title) for name in TASKS)),
+        "- distance: geodesic, along the navmesh, from the agent's position on the floor; the comparison is strict (0.1 m "
+        "is no success at a limit of 0.1 m). Heights count: a goal one storey above is as far as the stairs are long. "
+        "The height of the camera does not count.\n"
+        "- stop: yes where only the action stop ends an episode with a success. Being near the goal when the steps run "
+        "out is a failure.\n"
+        "- heading: the largest angle between the agent's heading and the target's.\n"
+        "- `env: {task: {success_distance: 1.0}}` in a configuration, or `NavEnv(success_distance=1.0)`, changes it.",
+        "## View points",
+        "In ObjectNav the distance leads to a view point: a place on the navmesh from which the object is visible, not "
+        "the object itself. Files of episodes bring their own view points. For scenes without a file, these rules of "
+        "`env.task.rules` make them:",
+        table(("rules", "from the object's box, at most", "height of the eye", "what must be visible"), places),
+        "The height is that of a camera above the navmesh at the view point. An agent whose camera is lower may not "
+        "see the object from there; success does not ask for that.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rule_row(name: str, task: Any, about: str) -> tuple[str, ...]:
+    rule = task.success_rule
+    if rule is None:
+        return f"`{name}`", about, "", "no success", "", "", f"{task.max_steps:,} steps"
+    heading = "any" if rule.max_angle_deg >= 180.0 else f"{rule.max_angle_deg:g}°"
+    stop = "yes" if rule.stop else "no"
+    return f"`{name}`", about, stop, f"< {rule.distance:g} m", rule.target, heading, f"{task.max_steps:,} steps"
+
+
+def _visible(points: Any) -> str:
+    """The object's share of the image that a view point needs."""
+    share = "some pixel" if points.min_iou == 0.0 else f"more than {points.min_iou:g} of frame coverage"
+    return share + ("" if points.max_depth == float("inf") else f" within {points.max_depth:g} m")
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": command_line,
     "reference/configuration.md": configuration,
+    "reference/success_rules.md": success_rules,
 }
 """Functions that generate pages, by the page's path in the site."""

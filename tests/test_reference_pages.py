@@ -87,6 +87,25 @@ def test_every_key_is_on_the_page_of_the_configuration_with_its_meaning(pages):
         assert all(f"| `{name}` |" in section(page, title) for name in names)
 
 
+def test_every_rule_of_success_is_on_its_page(pages):
+    """The table says what the kernels do: `success_rule` follows the configuration that they read."""
+    page = pages["reference/success_rules.md"]
+    for title, names in (("Presets", PRESETS), ("Defaults of the tasks", TASKS)):
+        rows = {
+            row[1].strip(" `"): row
+            for row in (line.split("|") for line in section(page, title).splitlines())
+            if row[1:]
+        }
+        for name in names:
+            task = PRESETS[name].task if title == "Presets" else TASKS[name].Config()
+            if (rule := task.success_rule) is not None:
+                assert f"< {rule.distance:g} m" in rows[name][4] and rule.target in rows[name][5]
+            else:
+                assert "no success" in rows[name][4]
+    assert "| 31.725° |" in page and "`imagenav_nrns` | Hahn et al., 2021" in page
+    assert "`hssd` | 1 m | 0.88 m |" in section(page, "View points")
+
+
 def test_every_option_of_train_is_a_key_on_the_page(run, capsys, pages):
     with pytest.raises(SystemExit):
         run("train", ALL_OPTIONS)

@@ -26,7 +26,7 @@ from batchnav.runtime.kernels.launch import Kernel, kernel
 from batchnav.runtime.kernels.synchronization import enqueue
 from batchnav.sim.bodies import begin_episode
 from batchnav.sim.simulator import Simulator
-from batchnav.tasks.config import TaskConfig
+from batchnav.tasks.config import SuccessRule, TaskConfig
 from batchnav.tasks.episode_sampling import (
     MAX_CANDIDATES,
     MIN_ISLAND_RADIUS,
@@ -162,6 +162,8 @@ def begin(i, all_agents, next_episode, bodies_out, state_out, queue_out, relativ
 class GoalTaskConfig(TaskConfig):
     """Base of the configurations of tasks with a goal. Defaults: Habitat's `habitat_pointnav_v1`."""
 
+    success_target: ClassVar[str] = "the goal's point"
+    """Place that `success_distance` leads to."""
     success_distance: float = bounded(0.2, 1e-3, 100.0)
     """Geodesic distance to the goal in metres below which a stop succeeds."""
     slack_reward: float = bounded(-0.01, -1e6, 1e6)
@@ -174,6 +176,12 @@ class GoalTaskConfig(TaskConfig):
     """Largest geodesic distance from start to goal in sampled episodes, metres."""
     min_detour_ratio: float = bounded(1.1, 1.0, 10.0)
     """Ratio of geodesic to Euclidean distance below which most sampled episodes are rejected (Habitat's rule)."""
+
+    @property
+    def success_rule(self) -> SuccessRule:
+        """Stop near the goal; `success_angle_deg`, where a task has it, is the largest angle."""
+        angle = getattr(self, "success_angle_deg", 180.0)
+        return SuccessRule(self.success_distance, self.success_target, angle)
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
