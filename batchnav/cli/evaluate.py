@@ -72,6 +72,9 @@ class Options:
     """Height of the main camera above the floor, metres. Default: the height in training."""
     hfov_deg: float | None = None
     """Horizontal field of view of the main camera, degrees. Default: the field of view in training."""
+    camera_info: Path | None = None
+    """Calibration file of the main camera (YAML of ROS's camera_calibration), resized to the policy's image. Default:
+    the lens in training."""
     agent_radius: float | None = None
     """Radius of the body, metres; navmeshes of prepared and procedural scenes are baked for it. Default: the radius in
     training, or that of the preset or task."""
@@ -100,6 +103,8 @@ class Options:
     maps: bool = False
     """Write the map that the first agent built in six episodes, as ROS maps. For agents with a sensor that reads a
     map."""
+    bag: Path | None = None
+    """Write the first agent's drive in the first episode as a bag of ROS 2 (.mcap). Needs the extra `ros2`."""
     append_results: bool = False
     """Append result rows to eval/results/TASK.jsonl."""
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.cli.console import part_of, show
 from batchnav.cli.interrupts import interrupted_with
 from batchnav.config import to_dict, validate
-from batchnav.envs.config import NavConfig, with_options
+from batchnav.envs.config import NavConfig, with_camera, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError, few
 from batchnav.evaluation.players import (
@@ -24,6 +26,7 @@ from batchnav.evaluation.players import (
     policy_name,
 )  # fmt: skip
 from batchnav.evaluation.run import Evaluation, Played, result_rows, write_results
+from batchnav.export.ros2.bag import write_bag
 from batchnav.export.ros_map import agent_map, describe
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
@@ -130,6 +133,7 @@ class _Environment:
 
 def changed_environment(config: NavConfig, options: Options) -> NavConfig:
     """An agent's environment with the changes of the options. ConfigError for an invalid value."""
+    config = with_camera(config, None, options.hfov_deg, options.camera_info)
     given = {name: value for name in CHANGES if (value := getattr(options, name)) is not None}
     config = with_options(config, given)
     if options.env:
@@ -157,6 +161,10 @@ def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[s
         show(f"report: {write_report(out, evaluation, played, options.report_episodes)}")
     if options.maps:
         write_maps(evaluation, first, out / "maps")
+    if options.bag is not None:
+        (recording,) = evaluation.record(first, np.array([0]))
+        write_bag(recording, first.config, options.bag)
+        show(f"bag: {options.bag}")
     if options.videos != "none":
         write_videos(evaluation, first, out / "videos", options.videos)
     if options.append_results:
@@ -195,7 +203,7 @@ def next_steps(options: Options, task: str) -> list[str]:
     episodes = ("--split", options.split) if options.episodes is None else ("--episodes", options.episodes)
     lines = []
     if not options.report:
-        again = chosen(options, *dict.fromkeys((*SHARED_WITH_VIEWER, "num_envs", "seed", *CHANGES)), "out")
+        again = chosen(options, *dict.fromkeys((*SHARED_WITH_VIEWER, "num_envs", "seed", "camera_info", *CHANGES)), "out")
         evaluate = "batchnav", "evaluate", *options.agents, "--task", task, *episodes, *again, "--report", *options.env
         lines.append(next_command("write a report", *evaluate))
     if options.env:  # the viewer has no such options
@@ -255,6 +263,7 @@ def default_folder(options: Options, task: str = DEFAULT_TASK) -> Path:
     given = {name: value for name in CHANGES if (value := getattr(options, name)) is not None}
     played += "".join(f"_{CHANGES[name].format(value)}" for name, value in given.items())
     played += re.sub(r"[^\w.]+", "_", " ".join(("", *options.env)).replace("--env.", ""))[:_LONGEST].rstrip("_")
+    played += "" if options.camera_info is None else f"_{options.camera_info.stem}"
     played_as = played if task == DEFAULT_TASK else f"{task}_{played}"
     if len(words) > 1:
         return Path("runs") / f"compared_{played_as}"
