@@ -275,9 +275,9 @@ def success_rules() -> str:
         table(head, (_rule_row(name, PRESETS[name].task, ABOUT.get(name, "")) for name in PRESETS)),
         "## Defaults of the tasks",
         table(("task", "goal", *head[2:]), (_rule_row(name, tasks[name].task, TASKS[name].title) for name in TASKS)),
-        "- distance: geodesic, along the navmesh, from the agent's position on the floor; the comparison is strict (0.1 m "
-        "is no success at a limit of 0.1 m). Heights count: a goal one storey above is as far as the stairs are long. "
-        "The height of the camera does not count.\n"
+        "- distance: geodesic, along the navmesh, from the agent's position on the floor; the comparison is strict "
+        "(0.1 m is no success at a limit of 0.1 m). Heights count: a goal one storey above is as far as the stairs are "
+        "long. The height of the camera does not count.\n"
         "- stop: yes where only the action stop ends an episode with a success. Being near the goal when the steps run "
         "out is a failure.\n"
         "- heading: the largest angle between the agent's heading and the target's.\n"

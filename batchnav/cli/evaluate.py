@@ -103,6 +103,9 @@ class Options:
     maps: bool = False
     """Write the map that the first agent built in six episodes, as ROS maps. For agents with a sensor that reads a
     map."""
+    robustness: bool = False
+    """Also play under disturbances: odometry that drifts, latency, depth noise, camera errors, slip. Writes the table
+    robustness.json and the picture robustness.webp of the first agent."""
     bag: Path | None = None
     """Write the first agent's drive in the first episode as a bag of ROS 2 (.mcap). Needs the extra `ros2`."""
     append_results: bool = False

@@ -25,6 +25,7 @@ from batchnav.evaluation.players import (
     find_players,
     policy_name,
 )  # fmt: skip
+from batchnav.evaluation.robustness import CONDITIONS, DisturbedPlayer
 from batchnav.evaluation.run import Evaluation, Played, result_rows, write_results
 from batchnav.export.ros2.bag import write_bag
 from batchnav.export.ros_map import agent_map, describe
@@ -32,6 +33,7 @@ from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
 from batchnav.report.paper import group_seeds, plot_curves, write_table
 from batchnav.report.results import append_rows, print_agents, print_scenes
+from batchnav.report.robustness import UNDISTURBED, write_robustness
 from batchnav.runtime.bundled import bundled_name, find_episodes, find_policy, find_split
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
@@ -120,6 +122,8 @@ def measure(options: Options, ranks: Ranks) -> None:
                 written[name] = file
                 print_results(name, played[name], path.name)
                 show(f"results: {file}")
+        if options.robustness:
+            disturb(evaluation, played[first.name], out)
         if ranks.is_rank_zero:
             write_comparison(options, evaluation, played, out)
 
@@ -148,6 +152,23 @@ def written_results(written: Mapping[str, Path], names: Sequence[str]) -> str:
         return ""
     missing = few([name for name in names if name not in written])
     return f"results are in {few(list(map(str, written.values())))}{missing and f'; no results of {missing}'}"
+
+
+def disturb(evaluation: Evaluation, played: Played, out: Path) -> None:
+    """Play an agent again under each condition that applies to it; rank 0 writes the table and the picture."""
+    player = played.player
+    used = [condition for condition in CONDITIONS if condition.applies(player.env_config)]
+    found = {UNDISTURBED: played.overall}
+    for condition in used:
+        found[condition.name] = evaluation.play(DisturbedPlayer(player, condition)).overall
+    if not evaluation.ranks.is_rank_zero:
+        return
+    write_robustness(
+        f"{player.name} on {evaluation.path.name}", found, TASKS[player.config.task_name].metric_specs, out
+    )
+    if left_out := [condition.name for condition in CONDITIONS if condition not in used]:
+        show(f"not measured, since they do not apply to this agent: {', '.join(left_out)}")
+    show(f"robustness: {out / 'robustness.webp'}")
 
 
 def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[str, Played], out: Path) -> None:

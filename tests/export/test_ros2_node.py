@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rosbags.rosbag2 import Reader
 
+from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
@@ -19,6 +20,7 @@ from batchnav.evaluation.play import record
 from batchnav.export import export_policy
 from batchnav.export.ros2.bag import play_bag, write_bag
 from batchnav.export.ros2.core import ABORTED, CANCELED, PARAMETERS, SUCCEEDED, Driver, Settings
+from batchnav.runtime.bundled import find_episodes
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks.explore import ExploreConfig
@@ -80,9 +82,11 @@ def test_the_core_acts_on_a_bag_as_the_simulator_did(case, tmp_path):
 
 
 def test_evaluate_writes_a_bag(run, tmp_path):
+    few = tmp_path / "few.json.gz"
+    EpisodeDataset(load_episodes(find_episodes("val"))[:2]).save(few)
     run(
-        "evaluate", "pointnav_waypoint_small", "--episodes", "val", "--num-envs", "4", "--out", tmp_path / "results",
-        "--bag", tmp_path / "out.mcap", "--no-sample",
+        "evaluate", "pointnav_waypoint_small", "--episodes", few, "--out", tmp_path / "results", "--bag",
+        tmp_path / "out.mcap", "--no-sample",
     )  # fmt: skip
     export_policy("pointnav_waypoint_small", tmp_path / "policy.onnx")
     found = list(play_bag(tmp_path / "out.mcap", Driver.load(tmp_path / "policy.onnx")))

@@ -181,6 +181,7 @@ class OpenGLRenderer(Renderer):
         if lens.ndim == 2:
             cameras[:, 9].div_(lens[:, 1])
             torch.mul(lens[:, 2:], lens[:, :1], out=cameras[:, 10:12])
+            cameras[:, 11].mul_(lens[:, 1])
 
     def _frame(self, target: Target) -> None:
         """Render a frame for the current cameras."""
