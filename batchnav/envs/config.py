@@ -307,6 +307,8 @@ ABOUT = {
     "imagenav_zer": "Al-Halah et al., 2022",
     "imagenav_nrns": "Hahn et al., 2021, which measures Euclidean distance",
     "instance_imagenav_hm3d": "Habitat challenge 2023, HM3D (Krantz et al., 2022)",
+    "socialnav_houses": "Social navigation in procedural houses",
+    "socialnav_falcon": "Social-HM3D (Falcon)",
 }
 """Benchmark or publication of a preset, by name of the preset."""
 

@@ -98,10 +98,10 @@ class DisturbedAgent:
     def reset(self, num_envs: int) -> None:
         """Reset the agent, and begin without errors."""
         self.agent.reset(num_envs)
-        device = self.env.device
+        kind = {"dtype": torch.float32, "device": self.env.device}
         self._generator = torch.Generator("cpu").manual_seed(SIGNS_SEED)
-        self._pose, self._true, self._start = (torch.zeros(num_envs, 3, device=device) for _ in range(3))
-        self._goal, self._signs = torch.zeros(num_envs, 2, device=device), torch.ones(num_envs, 2, device=device)
+        self._pose, self._true, self._start = (torch.zeros(num_envs, 3, **kind) for _ in range(3))
+        self._goal, self._signs = torch.zeros(num_envs, 2, **kind), torch.ones(num_envs, 2, **kind)
         self._late: list[dict[str, torch.Tensor]] = []
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
@@ -130,7 +130,8 @@ class DisturbedAgent:
         begins = start[:, None]
         self._start = torch.where(begins, world, self._start)
         true = relative(world, self._start)
-        signs = 2.0 * torch.randint(2, self._signs.shape, generator=self._generator).to(self._signs) - 1.0
+        drawn = torch.rand(self._signs.shape, generator=self._generator, dtype=torch.float32, device="cpu")
+        signs = torch.where(drawn < 0.5, -1.0, 1.0).to(self._signs)
         self._signs = torch.where(begins, signs, self._signs)
         step, metres = relative(true, self._true), torch.linalg.vector_norm((true - self._true)[:, :2], dim=1)
         step[:, :2] *= 1.0 + self.condition.drift * self._signs[:, :1]

@@ -151,17 +151,24 @@ def half_width(i, lens):
 
 
 @inline_function
+def lens_numbers(i, lens):
+    """tan(hfov / 2), pixel aspect, and the central ray's offset to the right and upwards at distance 1 of camera i."""
+    if lens.ndim == 1:
+        return lens[i], np.float32(1.0), np.float32(0.0), np.float32(0.0)
+    half, aspect = lens[i, np.uint32(0)], lens[i, np.uint32(1)]
+    return half, aspect, half * lens[i, np.uint32(2)], half * aspect * lens[i, np.uint32(3)]
+
+
+@inline_function
 def view_axes(i, heading, pitch, lens):
     """`camera_axes` of camera i for `pixel_ray` and `pixel_spacing`: sheared where its lens is not symmetric."""
     axes = camera_axes(heading[i], pitch[i])
     if lens.ndim == 1:
         return axes
-    half, aspect = lens[i, np.uint32(0)], lens[i, np.uint32(1)]
-    across, rise = lens[i, np.uint32(2)], lens[i, np.uint32(3)]
+    _, aspect, across, rise = lens_numbers(i, lens)
     (rx, ry, rz), (ux, uy, uz), (fx, fy, fz) = axes
-    ux, uy, uz, across, rise = aspect * ux, aspect * uy, aspect * uz, half * across, half * rise
     ahead = fx + across * rx + rise * ux, fy + across * ry + rise * uy, fz + across * rz + rise * uz
-    return (rx, ry, rz), (ux, uy, uz), ahead
+    return (rx, ry, rz), (aspect * ux, aspect * uy, aspect * uz), ahead
 
 
 @device_function

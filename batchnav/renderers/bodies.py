@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError
-from batchnav.geometry.pose import camera_axes, pixel_ray
+from batchnav.geometry.pose import camera_axes, lens_numbers, pixel_ray, view_axes
 from batchnav.geometry.solids import MISSED, ray_body, reach_of
 from batchnav.runtime.checks import check_kind
 from batchnav.runtime.kernels.arrays import check_tensor
@@ -110,7 +110,7 @@ def _range(low, high, size):
 
 
 @inline_function
-def covered_pixels(eye, reach, height, axes, size, tan_half_hfov, near):
+def covered_pixels(eye, reach, height, axes, size, lens, near):
     """Rectangle of the pixels that may show a body: first row, end of rows, first column, end of columns.
 
     Args:
@@ -119,14 +119,15 @@ def covered_pixels(eye, reach, height, axes, size, tan_half_hfov, near):
         height: of the body, metres.
         axes: right, up and forward of the camera.
         size: height and width of the image, pixels.
-        tan_half_hfov: half the width of the image at distance 1.
+        lens: of the camera, `pose.lens_numbers`.
         near: distance of the near plane, metres.
 
     The rectangle bounds the projection of a box that stands around the body, aligned with the camera's heading.
     """
     (rx, _, rz), (_, level, _), (_, rise, _) = axes
-    rows, columns = size
+    (rows, columns), (tan_half_hfov, aspect, aside, above) = size, lens
     scale = _HALF * np.float32(columns) / tan_half_hfov
+    row_scale = scale / aspect
     ahead, right = -(eye[0] * rz - eye[2] * rx), -(eye[0] * rx + eye[2] * rz)
     nearest, farthest, left, wide, low, high = MISSED, -MISSED, MISSED, -MISSED, MISSED, -MISSED
     for corner in range(4):
@@ -135,14 +136,15 @@ def covered_pixels(eye, reach, height, axes, size, tan_half_hfov, near):
         depth = level * away + rise * up
         nearest, farthest = min(nearest, depth), max(farthest, depth)
         if depth >= near:
-            inverse, climb = scale / depth, level * up - rise * away
+            inverse, climb = scale / depth, (level * up - rise * away) * (row_scale / depth)
             left, wide = min(left, (right - reach) * inverse), max(wide, (right + reach) * inverse)
-            low, high = min(low, climb * inverse), max(high, climb * inverse)
+            low, high = min(low, climb), max(high, climb)
     if farthest < near:
         return np.int32(0), np.int32(0), np.int32(0), np.int32(0)
     if nearest < near:  # beside the camera: any pixel may show it
         return np.int32(0), rows, np.int32(0), columns
-    middle_row, middle_column = _HALF * np.float32(rows - 1), _HALF * np.float32(columns - 1)
+    middle_row = _HALF * np.float32(rows - 1) + above * row_scale
+    middle_column = _HALF * np.float32(columns - 1) - aside * scale
     top, bottom = _range(middle_row - high, middle_row - low, rows)
     first, end = _range(middle_column + left, middle_column + wide, columns)
     return top, bottom, first, end
@@ -153,13 +155,15 @@ def draw_bodies(
     lane, lanes, i, scene_index, position, heading, pitch, tan_half_hfov, seen, options, depth_out, surface_out
 ):
     """Draw the bodies of camera i's world where they are nearer than the scene; `surface_out` may be empty."""
-    half, scene = tan_half_hfov[i], scene_index[i]
+    lens, scene = lens_numbers(i, tan_half_hfov), scene_index[i]
+    half = lens[0]
     place = position[i, 0], position[i, 1], position[i, 2]
     finite = abs(place[0]) + abs(place[1]) + abs(place[2]) + abs(heading[i]) + abs(pitch[i]) + half < _LARGE
     if scene < 0 or scene >= options.num_scenes or not finite or not half > _ZERO:
         return
     size = np.int32(depth_out.shape[1]), np.int32(depth_out.shape[2])
     axes, world = camera_axes(heading[i], pitch[i]), seen.world[i]
+    view = view_axes(i, heading, pitch, tan_half_hfov)
     across = min(np.int32(lanes), np.int32(TILE_COLUMNS))
     down = np.int32(np.int32(lanes) // across)
     for k in range(min(seen.count[world], np.int32(seen.radius.shape[1]))):
@@ -167,14 +171,14 @@ def draw_bodies(
             continue
         eye, solid = relative_to(place, world, k, seen), shape_of(world, k, seen)
         top, bottom, first, end = covered_pixels(
-            eye, reach_of(solid[0], solid[2]), solid[3], axes, size, half, options.near
+            eye, reach_of(solid[0], solid[2]), solid[3], axes, size, lens, options.near
         )
         # A pixel belongs to one thread, whatever the rectangle, so that threads need not wait for each other.
         row = np.int32(top + (np.int32(lane) // across - top) % down)
         while row < bottom:
             column = np.int32(first + (np.int32(lane) % across - first) % across)
             while column < end:
-                direction = pixel_ray(row, column, axes, size[0], size[1], half)
+                direction = pixel_ray(row, column, view, size[0], size[1], half)
                 found = ray_body(solid, eye, direction, options.near, options.backface_culling)
                 before = depth_out[i, row, column]
                 if found < options.far and (found < before or before == _ZERO):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from batchnav.geometry.pose import camera_axes, pixel_ray
+from batchnav.geometry.pose import camera_axes, half_width, pixel_ray, view_axes
 from batchnav.geometry.solids import body_normal, is_head
 from batchnav.observation import Frame
 from batchnav.renderers.bodies import FIRST_SURFACE, SeenBodies, relative_to, shape_of
@@ -91,7 +91,8 @@ def _seen_point(pixel, k, pictures, seen):
     (i, row, column), (depth, position, heading, pitch, tan_half_hfov) = pixel, pictures
     axes = camera_axes(heading[i], pitch[i])
     height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
-    ray = pixel_ray(np.int32(row), np.int32(column), axes, height, width, tan_half_hfov[i])
+    view, half = view_axes(i, heading, pitch, tan_half_hfov), half_width(i, tan_half_hfov)
+    ray = pixel_ray(np.int32(row), np.int32(column), view, height, width, half)
     metres, eye = depth[i, row, column], (position[i, 0], position[i, 1], position[i, 2])
     there = eye[0] + metres * ray[0], eye[1] + metres * ray[1], eye[2] + metres * ray[2]
     return ray, axes, relative_to(there, seen.world[i], k, seen)

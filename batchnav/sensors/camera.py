@@ -94,7 +94,7 @@ class CameraConfig:
 
     def __post_init__(self) -> None:
         """Compute the field of view from fx."""
-        if self.fx:
+        if self.fx is not None and self.fx > 0.0:
             object.__setattr__(self, "hfov_deg", math.degrees(2.0 * math.atan(self.width / (2.0 * self.fx))))
 
     @property
@@ -201,7 +201,7 @@ def load_camera_info(path: str | Path, rectified: bool = False, **options: Any) 
         coefficients = [float(value) for value in found.get("data") or ()]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
-            f"{path}: found no calibration ({type(error).__name__}: {shortened(str(error))}), expected image_width, "
+            f"{path}: found no calibration ({type(error).__name__}: {error}), expected image_width, "
             "image_height, camera_matrix and distortion_coefficients of ROS's camera_calibration"
         ) from error
     if rectified or not any(coefficients):

@@ -162,7 +162,7 @@ def begin(i, all_agents, next_episode, bodies_out, state_out, queue_out, relativ
 class GoalTaskConfig(TaskConfig):
     """Base of the configurations of tasks with a goal. Defaults: Habitat's `habitat_pointnav_v1`."""
 
-    success_target: ClassVar[str] = "the goal's point"
+    success_target = "the goal's point"
     """Place that `success_distance` leads to."""
     success_distance: float = bounded(0.2, 1e-3, 100.0)
     """Geodesic distance to the goal in metres below which a stop succeeds."""

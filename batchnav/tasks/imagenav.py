@@ -105,7 +105,7 @@ def sample_heading(i, bodies, sampling, table, parameters, next_out):
 class ImageNavConfig(GoalTaskConfig):
     """Configuration of the ImageGoal task. Defaults: Habitat's `ddppo_imagenav_gibson`."""
 
-    success_target: ClassVar[str] = "the place of the camera that took the image"
+    success_target = "the place of the camera that took the image"
     max_steps: int = 1000
     success_distance: float = 1.0
     slack_reward: float = -0.001

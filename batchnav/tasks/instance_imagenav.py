@@ -50,7 +50,7 @@ def sample_image(i, bodies, sampling, table, image_rows, num_categories, next_ou
 class InstanceImageNavConfig(ObjectNavConfig):
     """Configuration of Instance ImageNav. Defaults: Habitat's, for HM3D."""
 
-    success_target: ClassVar[str] = "the nearest view point of the object in the image"
+    success_target = "the nearest view point of the object in the image"
     max_steps: int = 1000
     categories: tuple[str, ...] = ()
     """Empty: goals are objects, and object ids name them."""

@@ -269,7 +269,7 @@ def sample_one(lane, lanes, i, nav, bodies, sampling, table, parameters, scratch
 class ObjectNavConfig(GoalTaskConfig):
     """Configuration of the ObjectGoal task. Defaults: Habitat's, for HM3D."""
 
-    success_target: ClassVar[str] = "the nearest view point of any object of the category"
+    success_target = "the nearest view point of any object of the category"
     success_distance: float = 0.1
     """Geodesic distance to a view point in metres below which a stop succeeds."""
     slack_reward: float = -0.001

@@ -87,12 +87,15 @@ class Session:
         )
 
 
-def driver_of(actions=(FAST,) * 100, discrete=False, observations=("depth", "pointgoal"), mapper=None, **settings):
+def driver_of(
+    actions=(FAST,) * 100, discrete=False, observations=("depth", "pointgoal"), mapper=None, rows=1, **settings
+):
     session = Session(actions, discrete)
     shapes = {
         "depth": ([1, SIZE, SIZE], "float32"), "rgb": ([3, SIZE, SIZE], "uint8"), "pointgoal": ([2], "float32"),
         "gps": ([2], "float32"), "compass": ([1], "float32"), "heading": ([1], "float32"),
-        "objectgoal": ([], "int64"), "waypoint": ([2], "float32"), "ego_map": ([1, 48, 48], "float32"),
+        "objectgoal": ([], "int64"), "lidar": ([rows, 4], "float32"),
+        "waypoint": ([2], "float32"), "ego_map": ([1, 48, 48], "float32"),
     }  # fmt: skip
     inputs = [{"name": n, "shape": ["batch", *shapes[n][0]], "dtype": shapes[n][1]} for n in observations]
     action = (["batch"], "int64") if discrete else (["batch", 2], "float32")
@@ -104,6 +107,9 @@ def driver_of(actions=(FAST,) * 100, discrete=False, observations=("depth", "poi
     description = {
         "inputs": inputs, "outputs": [{"name": name} for name in (*outputs, "next_state")],
         "cameras": {"main": CAMERA}, "depth": {"min_depth": 0.0, "max_depth": 10.0, "hole_value": 0.0},
+        "lidar": {
+            "angle_min": -math.pi, "angle_increment": math.pi / 2, "range_min": 0.1, "range_max": 8.0,
+        },
         "actions": DISCRETE if discrete else VELOCITY, "environment": {"task": {"max_steps": 50}},
     }  # fmt: skip
     chosen = Settings(max_linear_acceleration=100.0, max_angular_acceleration=100.0, **settings)
@@ -285,6 +291,24 @@ def test_a_goal_in_another_frame_needs_a_fresh_transform():
     for now in (10.4, 10.8, 11.2):
         feed(driver, now)
     assert driver.step(11.2).reason.startswith("goal frame: found nothing for 1.30 s, expected at most 1 s")
+
+
+def test_a_policy_of_laser_scans_needs_no_camera():
+    driver, session = driver_of(observations=("lidar", "pointgoal"))
+    scan = SimpleNamespace(
+        ranges=[1.0, 2.0, 0.05, 4.0], angle_min=-math.pi, angle_increment=math.pi / 2, range_min=0.01, range_max=30.0
+    )
+    driver.set_goal(1.0, "odom", (1.0, 0.0))
+    feed(driver, 1.0)
+    assert driver.step(1.0).reason == "scan: found none yet"
+    assert driver.receive_scan(1.0, 1.0, scan) and not driver.receive_scan(1.0, 0.9, scan)
+    assert driver.step(1.0).state == DRIVING
+    np.testing.assert_allclose(session.seen[0]["lidar"], [[[0.125, 0.25, 0.0, 0.5]]])
+    for now in (1.2, 1.4, 1.6):
+        feed(driver, now)
+    assert driver.step(1.6).reason == "scan: found nothing for 0.60 s, expected at most 0.5 s"
+    with pytest.raises(ArgumentError, match="found a LiDAR with 16 rows, expected 1"):
+        driver_of(observations=("lidar",), rows=16)
 
 
 def test_numbers_that_are_not_finite_end_the_goal():

@@ -68,11 +68,14 @@ def embree():
     return scene, pytest.importorskip("embreex.mesh_construction").TriangleMesh
 
 
-@pytest.mark.parametrize("size", [(48, 64), (33, 17)])
-def test_embree_sees_fine_meshes_of_the_bodies_at_the_same_depth(device, embree, size):
+@pytest.mark.parametrize(
+    ("size", "lens"),
+    [((48, 64), None), ((33, 17), None), ((48, 64), [[35.0, 0.0, 22.0], [0.0, 50.0, 30.0], [0.0, 0.0, 1.0]])],
+)
+def test_embree_sees_fine_meshes_of_the_bodies_at_the_same_depth(device, embree, size, lens):
     n, scene = 12, room((8, 3, 8))
     bodies, poses = crowd(n, 5, seed=1), looks(n, seed=2)
-    renderer = RaycastRenderer(bank_of([scene], device), n, *size, HFOV)
+    renderer = RaycastRenderer(bank_of([scene], device), n, *size, HFOV, intrinsics=lens)
     renderer.show_bodies(MovingBodies(*(column.to(device) for column in bodies)))
     depth, surface = seen_by(renderer, poses)
     wrong, other = [], []
@@ -82,7 +85,8 @@ def test_embree_sees_fine_meshes_of_the_bodies_at_the_same_depth(device, embree,
         tree = embree[0]()
         embree[1](tree, np.ascontiguousarray(np.concatenate(corners)))
         _, position, heading, pitch = (pose[i].numpy() for pose in poses)
-        rays = pixel_directions(float(heading), *size, HFOV, float(pitch)).reshape(-1, 3).astype(np.float32)
+        rays = pixel_directions(float(heading), *size, HFOV, float(pitch), lens and np.array(lens))
+        rays = rays.reshape(-1, 3).astype(np.float32)
         origins = np.repeat(position[None], len(rays), 0)
         expected = tree.run(origins, rays, query="DISTANCE").reshape(size)
         face = tree.run(origins, rays).reshape(size)

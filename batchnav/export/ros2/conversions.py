@@ -7,7 +7,7 @@ the right, y down, z ahead.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,10 +154,17 @@ def camera_place(transform: Any) -> CameraPlace:
     return CameraPlace(float(t.z), float(t.x), float(t.y), math.atan2(ahead[1], ahead[0]), pitch)
 
 
-def scan_of(scan: Any, angles: Sequence[float], max_range: float) -> np.ndarray:
+def lidar_observation(scan: Any, lidar: Mapping[str, Any], beams: int) -> np.ndarray:
+    """The observation "lidar" f32 [1, 1, beams] of a sensor_msgs/LaserScan; `lidar`: that of a `policy.json`."""
+    angles = lidar["angle_min"] + lidar["angle_increment"] * np.arange(beams)
+    metres = scan_of(scan, angles, lidar["range_max"])
+    return np.where(metres < lidar["range_min"], 0.0, metres / lidar["range_max"]).astype(np.float32)[None, None]
+
+
+def scan_of(scan: Any, angles: np.ndarray, max_range: float) -> np.ndarray:
     """Ranges f32 [len(angles)] of a sensor_msgs/LaserScan, metres: the nearest beam of each angle, radians to the left.
 
-    `max_range` where nothing is measured, and outside of the scanner's field of view.
+    `max_range` where nothing is measured, and outside of the scanner's field of view. ArgumentError for an empty scan.
     """
     ranges = np.asarray(scan.ranges, np.float32)
     if len(ranges) == 0 or not math.isfinite(scan.angle_increment) or scan.angle_increment == 0.0:

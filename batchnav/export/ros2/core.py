@@ -29,7 +29,7 @@ from batchnav.config import bounded, validate
 from batchnav.errors import ArgumentError
 from batchnav.export.onnx_policy import read_description
 from batchnav.export.ros2.control import Limiter, Move, moves_of, speeds, turned
-from batchnav.export.ros2.conversions import CameraPlace, Pose, Resampler, transformed
+from batchnav.export.ros2.conversions import CameraPlace, Pose, Resampler, lidar_observation, transformed
 
 IDLE, WAITING, DRIVING = "idle", "waiting", "driving"
 SUCCEEDED, CANCELED, ABORTED = "succeeded", "canceled", "aborted"
@@ -224,6 +224,10 @@ class Driver:
                 f"policy: found the inputs {', '.join(sorted(unknown))}, expected some of "
                 f"{', '.join(sorted(OBSERVATIONS))}"
             )
+        shapes = {value["name"]: value["shape"] for value in description["inputs"]}
+        _, rows, self._beams = shapes.get("lidar", (1, 1, 0))
+        if rows != 1:
+            raise ArgumentError(f"policy: found a LiDAR with {rows} rows, expected 1, as a LaserScan has")
         self.actions = description["actions"]
         self._moves = moves_of(self.actions) if self.actions["kind"] == "discrete" else {}
         limits = settings.max_linear_acceleration, settings.max_angular_acceleration
@@ -324,10 +328,12 @@ class Driver:
         self._set_clock(now)
         return kind in self.inputs and self.inputs[kind].accept(now, stamp, image)
 
-    def receive_scan(self, now: float, stamp: float, ranges: np.ndarray) -> bool:
-        """Take ranges at the policy's angles (`conversions.scan_of`); False where they are refused."""
+    def receive_scan(self, now: float, stamp: float, scan: Any) -> bool:
+        """Take a sensor_msgs/LaserScan; False where it is refused. ArgumentError for an empty one."""
         self._set_clock(now)
-        return SCAN in self.inputs and self.inputs[SCAN].accept(now, stamp, ranges)
+        if SCAN not in self.inputs:
+            return False
+        return self.inputs[SCAN].accept(now, stamp, lidar_observation(scan, self.description["lidar"], self._beams))
 
     def receive_odometry(self, now: float, stamp: float, frame: str, pose: Pose) -> bool:
         """Take the body's pose in the frame of odometry; False where it is refused."""
@@ -499,7 +505,7 @@ class Driver:
             "heading": lambda: np.array([[turned(0.0, yaw)]], np.float32),
             "depth": lambda: depth_observation(self._image(IMAGE), self.description["depth"]),
             "rgb": lambda: np.ascontiguousarray(self._image(COLOR).transpose(2, 0, 1))[None],
-            "lidar": lambda: self.inputs[SCAN].value[None, None],
+            "lidar": lambda: self.inputs[SCAN].value,
         }
         found = {name: makers[name]() for name in self._observed if name in makers}
         if self.mapper is not None:

@@ -42,7 +42,6 @@ from batchnav.export.ros2.conversions import (
     grid_of,
     planar,
     pose_of,
-    scan_of,
     seconds,
 )
 from batchnav.export.ros2.core import COLOR, IMAGE, PARAMETERS, SCAN, SUCCEEDED, Command, Driver, Settings
@@ -59,7 +58,7 @@ class PolicyNode(LifecycleNode):
         for name, value in {"policy": "policy.onnx", "base_frame": "base_link", "stamped": True, **PARAMETERS}.items():
             self.declare_parameter(name, value)
         self.lock = threading.RLock()  # the action and the timer run on threads of their own
-        self.driver: Driver | None = None
+        self.driver: Driver  # made by `on_configure`
         self.active = False
         self.reason = ""
 
@@ -139,12 +138,7 @@ class PolicyNode(LifecycleNode):
 
     def on_scan(self, message):
         """Take a laser scan."""
-        scanner = self.driver.description.get("lidar", {})
-        self.receive(
-            lambda now: self.driver.receive_scan(
-                now, seconds(message.header.stamp), scan_of(message, scanner["angles"], scanner["max_range"])
-            )
-        )
+        self.receive(lambda now: self.driver.receive_scan(now, seconds(message.header.stamp), message))
 
     def on_odometry(self, message):
         """Take odometry."""
@@ -156,7 +150,7 @@ class PolicyNode(LifecycleNode):
         with self.lock:
             try:
                 take(self.now())
-            except (BatchnavError, KeyError) as error:
+            except BatchnavError as error:
                 self.get_logger().error(str(error), throttle_duration_sec=5.0)
 
     def on_goal(self, message):
