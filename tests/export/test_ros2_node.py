@@ -47,7 +47,7 @@ BAGS = {
 
 
 class Steps:
-    """A policy's most probable actions, as `batchnav evaluate --no-sample` takes them."""
+    """A policy's most probable actions, as `batchnav evaluate --deterministic` takes them."""
 
     def __init__(self, agent):
         self.agent = agent
@@ -86,7 +86,7 @@ def test_evaluate_writes_a_bag(run, tmp_path):
     EpisodeDataset(load_episodes(find_episodes("val"))[:2]).save(few)
     run(
         "evaluate", "pointnav_waypoint_small", "--episodes", few, "--out", tmp_path / "results", "--bag",
-        tmp_path / "out.mcap", "--no-sample",
+        tmp_path / "out.mcap", "--deterministic",
     )  # fmt: skip
     export_policy("pointnav_waypoint_small", tmp_path / "policy.onnx")
     found = list(play_bag(tmp_path / "out.mcap", Driver.load(tmp_path / "policy.onnx")))
