@@ -224,7 +224,8 @@ def next_steps(options: Options, task: str) -> list[str]:
     episodes = ("--split", options.split) if options.episodes is None else ("--episodes", options.episodes)
     lines = []
     if not options.report:
-        again = chosen(options, *dict.fromkeys((*SHARED_WITH_VIEWER, "num_envs", "seed", "camera_info", *CHANGES)), "out")
+        names = dict.fromkeys((*SHARED_WITH_VIEWER, "num_envs", "seed", "camera_info", *CHANGES))
+        again = chosen(options, *names, "out")
         evaluate = "batchnav", "evaluate", *options.agents, "--task", task, *episodes, *again, "--report", *options.env
         lines.append(next_command("write a report", *evaluate))
     if options.env:  # the viewer has no such options
