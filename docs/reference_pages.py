@@ -100,7 +100,10 @@ def options_of(kind: Callable[..., Any]) -> list[Option]:
         if dataclasses.is_dataclass(hints[name]):
             found += options_of(hints[name])
             continue
-        is_positional = tyro.conf.Positional in getattr(annotated[name], "__metadata__", ())
+        marks = getattr(annotated[name], "__metadata__", ())
+        if tyro.conf.Suppress in marks:  # the help leaves it out too
+            continue
+        is_positional = tyro.conf.Positional in marks
         option = name.upper() if is_positional else f"--{name.replace('_', '-')}"
         found.append(Option(option, hints[name], parameter.default, texts[name], _range_text(limits.get(name))))
     return found
