@@ -38,7 +38,7 @@ LONGEST = 1200.0
 
 def runnable(page: Path, wanted: frozenset[str]) -> list[Block]:
     """Blocks of a page whose requirements are among those given."""
-    return [block for block in blocks(page) if block.language in RUN and block.needs <= wanted]
+    return [block for block in blocks(page) if (block.language in RUN or block.file) and block.needs <= wanted]
 
 
 def name_of(page: Path) -> str:
