@@ -199,6 +199,10 @@ def test_extras_keep_the_installation_of_make_train(tmp_path):
 def test_pages_add_extras_by_targets_of_the_makefile():
     """`make viewer` and the others exist, and install an editable checkout."""
     for page in PAGES:
-        for name in re.findall(r"`?make (viewer|export|video|adapters|collada|draco|basisu)\b", page.read_text()):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"pip install ['\"]?\.\[", text), (
+            f"{page}: expected pip install -e, which keeps a checkout editable"
+        )
+        for name in re.findall(r"`?make (viewer|export|ros2|video|adapters|collada|draco|basisu)\b", text):
             done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True)
             assert f"--editable '.[{name}]'" in done.stdout, (page, done.stderr)
