@@ -98,7 +98,7 @@ class DisturbedAgent:
     def reset(self, num_envs: int) -> None:
         """Reset the agent, and begin without errors."""
         self.agent.reset(num_envs)
-        kind = {"dtype": torch.float32, "device": self.env.device}
+        kind: dict[str, Any] = {"dtype": torch.float32, "device": self.env.device}
         self._generator = torch.Generator("cpu").manual_seed(SIGNS_SEED)
         self._pose, self._true, self._start = (torch.zeros(num_envs, 3, **kind) for _ in range(3))
         self._goal, self._signs = torch.zeros(num_envs, 2, **kind), torch.ones(num_envs, 2, **kind)

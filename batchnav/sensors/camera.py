@@ -194,7 +194,7 @@ def load_camera_info(path: str | Path, rectified: bool = False, **options: Any) 
     """
     values = read_yaml(Path(path))
     try:
-        size = {"height": values["image_height"], "width": values["image_width"]}
+        size: dict[str, Any] = {"height": values["image_height"], "width": values["image_width"]}
         name, columns = ("projection_matrix", 4) if rectified else ("camera_matrix", 3)
         matrix = np.array(values[name]["data"], np.float64).reshape(3, columns)
         model, found = values.get("distortion_model") or "", values.get("distortion_coefficients") or {}
@@ -211,7 +211,7 @@ def load_camera_info(path: str | Path, rectified: bool = False, **options: Any) 
     fields = {"fx": matrix[0, 0], "fy": matrix[1, 1], "cx": matrix[0, 2], "cy": matrix[1, 2]}
     try:
         # the size of the file may be beyond that of the images that are rendered
-        whole = CameraConfig(**size, **{name: float(value) for name, value in fields.items()})
+        whole = CameraConfig(**{**size, **{name: float(value) for name, value in fields.items()}})
         image = whole.resized(options.get("height", whole.height), options.get("width", whole.width))
         return from_dict(CameraConfig, {**vars(image), "distortion": coefficients, **options})
     except (ConfigError, TypeError) as error:

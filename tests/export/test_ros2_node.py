@@ -286,12 +286,18 @@ def send(node, place=(0.0, 0.0, 0.0)):
     )
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A policy with velocity control and a map."""
+    path = tmp_path_factory.mktemp("exported") / "policy.onnx"
+    export_policy(policy(replace(VELOCITY, sensors=("depth", "ego_map")), SMALL_CNN), path)
+    return path
+
+
 @pytest.fixture
-def node(ros, tmp_path):
-    """An active node of a new policy with velocity control and a map."""
-    agent = policy(replace(VELOCITY, sensors=("depth", "ego_map")), SMALL_CNN)
-    export_policy(agent, tmp_path / "policy.onnx")
-    Node.parameters, Node.time = {"policy": str(tmp_path / "policy.onnx")}, 50.0
+def node(ros, exported):
+    """An active node of the policy."""
+    Node.parameters, Node.time = {"policy": str(exported)}, 50.0
     made = ros.PolicyNode()
     assert set(PARAMETERS) < set(made.declared)
     assert made.on_configure(None) == "success"

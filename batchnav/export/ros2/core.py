@@ -127,7 +127,8 @@ class Input:
 
     def clear(self) -> None:
         """Forget the last message."""
-        self.stamp, self.value = -math.inf, None
+        self.stamp = -math.inf
+        self.value: Any = None
 
     def accept(self, now: float, stamp: float, value: Any) -> bool:
         """Keep a message, unless its stamp is not finite, in the future, or not after that of the last one."""
@@ -377,7 +378,8 @@ class Driver:
         self._goal, self._began, self._steps = (frame, goal), now, 0
         self._goal_frame = Input(GOAL_FRAME, self.settings.transform_timeout, self.settings.future_tolerance)
         self._start: Pose | None = None
-        self._acted, self._before, self._expected, self._collided = -math.inf, None, 0.0, False
+        self._acted, self._expected, self._collided = -math.inf, 0.0, False
+        self._before: Pose | None = None
         self._move: Move | None = None
         self._settled: float | None = None
         """Time of the odometry at the end of a move, until the next one begins."""

@@ -17,6 +17,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import rclpy
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -198,7 +199,7 @@ class PolicyNode(LifecycleNode):
             if len(self.driver.path) > steps or (self.driver.path and steps == 0):
                 self.publish_path()
                 if self.driver.ego_map is not None:
-                    self.publish_map()
+                    self.publish_map(self.driver.ego_map)
 
     def publish_velocity(self, command: Command) -> None:
         """Publish speeds."""
@@ -225,9 +226,9 @@ class PolicyNode(LifecycleNode):
             message.poses.append(pose)
         self.path.publish(message)
 
-    def publish_map(self) -> None:
+    def publish_map(self, ego_map: np.ndarray) -> None:
         """Publish the map around the robot."""
-        grid, message = grid_of(self.driver.ego_map), OccupancyGrid()
+        grid, message = grid_of(ego_map), OccupancyGrid()
         message.header.stamp, message.header.frame_id = self.time(), self.base
         message.info.width = message.info.height = grid.size
         message.info.resolution = grid.resolution
