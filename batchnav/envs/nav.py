@@ -538,6 +538,8 @@ class NavEnv(gym.vector.VectorEnv):
             source.restore(self.frame, lambda count: self.bank.randomize_materials(self.sim.sampling.seed, count))
         self._randomize_materials()
         self.sim.sample_all()
+        if self.sim.world is not None:
+            self.sim.world.show()
         self._playing = True
 
     def _state(self) -> dict[str, torch.Tensor]:
