@@ -134,7 +134,7 @@ class Renderer(ABC):
         """Draw moving bodies in all later images, at their places at the time of each call.
 
         Args:
-            bodies: live tensors of W worlds, on the bank's device, at most 64 bodies each; None: no bodies.
+            bodies: live tensors of W worlds, on the bank's device, at most 128 bodies each; None: no bodies.
             world: i32 [N]: world that each camera sees; None: camera i sees world i.
             own: i32 [N]: body that carries the camera, which does not see it, -1 for none; None: -1 for all cameras.
 

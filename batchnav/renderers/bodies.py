@@ -20,7 +20,7 @@ from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.types import MovingBodies
 
-MOST_BODIES = 64
+MOST_BODIES = 128
 """Largest number of bodies in a world."""
 FIRST_SURFACE = np.int32(-2)
 """Surface id of the first body of a camera's world; that of body k is FIRST_SURFACE - k."""
