@@ -16,8 +16,9 @@ from batchnav.cartpole.physics import MAX_ANGLE, MAX_POSITION, WINDOW
 from batchnav.cartpole.step import MAX_BLOCK, restart, step_cpu, step_cuda, step_few
 from batchnav.errors import ArgumentError, CheckpointError
 from batchnav.runtime.checks import Seeds, check_int, check_open, check_seed, common_seed, refuse_copies
+from batchnav.runtime.conversion import reset_options
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.kernels.arrays import check_tensor, host_flag, view
+from batchnav.runtime.kernels.arrays import check_tensor, host_flag, is_dense, tensor_text, view
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.types import Observation
 
@@ -105,10 +106,7 @@ class CartPoleEnv(VectorEnv):
         ArgumentError for options: all episodes begin together.
         """
         self.check_open()
-        if options:
-            raise ArgumentError(
-                f"options: found {', '.join(map(str, options))}, expected none; reset begins all episodes"
-            )
+        reset_options(options, ())
         clock, seed = self.carts.clock, common_seed(seed, self.num_envs)
         if seed is None:
             clock.add_(WINDOW).bitwise_and_(-WINDOW)  # the start of the next window, whose start states are unused
@@ -214,9 +212,11 @@ class CartPoleEnv(VectorEnv):
         expected = self.state_dict()
         for name, tensor in expected.items():
             found = state.get(name)
-            if not isinstance(found, torch.Tensor) or found.shape != tensor.shape or found.dtype != tensor.dtype:
-                kind = f"{found.dtype} {list(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
-                raise CheckpointError(f"{name}: found {kind}, expected {tensor.dtype} {list(tensor.shape)}")
+            fits = isinstance(found, torch.Tensor) and is_dense(found)
+            if found is None or not fits or found.shape != tensor.shape or found.dtype != tensor.dtype:
+                raise CheckpointError(
+                    f"{name}: found {tensor_text(found)}, expected {tensor.dtype} {list(tensor.shape)}"
+                )
         self.carts.state.copy_(state["state"])
         self.carts.clock.copy_(state["clock"])
         self._set_steps(state["steps"].to(self.device))

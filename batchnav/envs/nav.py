@@ -48,8 +48,9 @@ from batchnav.runtime.checks import (
     common_seed,
     refuse_copies,
 )
-from batchnav.runtime.conversion import JoinedResult, as_actions, as_mask, copied_to_cpu, to_output
+from batchnav.runtime.conversion import JoinedResult, as_actions, as_mask, copied_to_cpu, reset_options, to_output
 from batchnav.runtime.device import check_memory
+from batchnav.runtime.kernels.arrays import is_dense, tensor_text
 from batchnav.runtime.kernels.graphs import Graphs
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
@@ -61,7 +62,7 @@ from batchnav.sensors.sensor import check_observation
 from batchnav.sim.simulator import MAX_ENVS, Simulator, check_positions
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.task import FINITE, MAX_FLOAT
+from batchnav.tasks.task import ANGLES, COORDINATES, MAX_FLOAT
 from batchnav.types import MovingBodies, Observation
 
 # Steps of few agents as a CUDA graph: launching their kernels takes longer than executing them.
@@ -138,10 +139,10 @@ def check_tensors(
     """
     for name, target in targets.items():
         found = state.get(name)
-        if not isinstance(found, torch.Tensor) or found.shape != target.shape or found.dtype != target.dtype:
-            what = f"{found.dtype} {list(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
+        fits = isinstance(found, torch.Tensor) and is_dense(found)
+        if found is None or not fits or found.shape != target.shape or found.dtype != target.dtype:
             expected = f"{target.dtype} {list(target.shape)}"
-            raise CheckpointError(f"environment state {name!r}: found {what}, expected {expected}")
+            raise CheckpointError(f"environment state {name!r}: found {tensor_text(found)}, expected {expected}")
         if found.is_floating_point() and found.isnan().any():
             raise CheckpointError(f"environment state {name!r}: found NaN, expected numbers")
         low, high = ranges.get(name, (-math.inf, math.inf))
@@ -360,16 +361,14 @@ class NavEnv(gym.vector.VectorEnv):
         `options`: {"reset_mask": bool [N]} begins the next episode of these agents only.
         """
         check_open(self)
-        if unknown := set(options or ()) - {"reset_mask"}:
-            raise ArgumentError(f"options: found {shortened(min(unknown, key=str))}, expected 'reset_mask' alone")
-        seed = common_seed(seed, self.num_envs)
-        if options:
+        chosen, seed = reset_options(options, ("reset_mask",)), common_seed(seed, self.num_envs)
+        if chosen:
             if seed is not None:
                 raise ArgumentError(
                     f"seed: found {shortened(seed)} with a reset_mask, expected None; a seed applies to all agents"
                 )
             self._check_playing()
-            self._begin_next(as_mask(options["reset_mask"], self.num_envs, self.device))
+            self._begin_next(as_mask(chosen["reset_mask"], self.num_envs, self.device))
             return self.observe(), {}
         if seed is not None:
             self.sim.sampling.seed.fill_(seed)
@@ -556,8 +555,8 @@ class NavEnv(gym.vector.VectorEnv):
         count = 0, torch.iinfo(torch.int32).max
         kept = {name: limits for source in self.sources.values() for name, limits in source.ranges.items()}
         return {
-            "scene": (0, self.bank.num_scenes - 1), "position": FINITE, "heading": FINITE, "start": FINITE,
-            "start_heading": FINITE, "tilt": FINITE, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
+            "scene": (0, self.bank.num_scenes - 1), "position": COORDINATES, "heading": ANGLES, "start": COORDINATES,
+            "start_heading": ANGLES, "tilt": ANGLES, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
             "episode": (-1, count[1]), "num_randomizations": count, **self.task.ranges, **kept,
             **(self.sim.world.ranges if self.sim.world is not None else {}),
         }  # fmt: skip

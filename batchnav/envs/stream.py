@@ -12,6 +12,7 @@ import torch
 
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.runtime.checks import check_int
+from batchnav.runtime.kernels.arrays import is_dense
 from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.scene import Scene
@@ -166,7 +167,8 @@ class SceneStream:
         found: dict[str, list[int]] = {}
         for name, (size, below) in expected.items():
             value = state.get(f"stream_{name}")
-            numbers = value.tolist() if isinstance(value, torch.Tensor) and value.ndim == 1 else None
+            is_list = isinstance(value, torch.Tensor) and is_dense(value) and value.ndim == 1
+            numbers = value.tolist() if value is not None and is_list else None
             fits = numbers is not None and size in (None, len(numbers))
             if (
                 numbers is None

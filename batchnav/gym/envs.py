@@ -23,7 +23,7 @@ from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import bodies_by_agent
 from batchnav.renderers.bodies import SeenBodies
 from batchnav.runtime.checks import Seeds, check_open
-from batchnav.runtime.conversion import OUTPUTS, as_actions, to_output
+from batchnav.runtime.conversion import OUTPUTS, as_actions, reset_options, to_output
 from batchnav.scene.appearance import FROM_FILES
 from batchnav.view.topdown import BLUE, FOOT, PAPER, TopDownMap
 from batchnav.view.video import colour
@@ -171,10 +171,7 @@ class GymnasiumCartPole(CartPoleEnv):
 
     def reset(self, *, seed: Seeds = None, options: dict | None = None) -> tuple[Any, dict]:
         """Begin new episodes. ArgumentError for options: there are none."""
-        if options:
-            raise ArgumentError(
-                f"options: found {', '.join(map(str, options))}, expected none; reset begins all episodes"
-            )
+        reset_options(options, ())
         return to_output(super().reset(seed=seed)[0], self._copy, self._output), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict]:

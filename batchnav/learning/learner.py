@@ -18,21 +18,25 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from batchnav.config import validate
-from batchnav.errors import CheckpointError, ConfigError
+from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.learning.algorithm import OWN, Expert, Samples
 from batchnav.learning.config import ImitationConfig, LearnerConfig
 from batchnav.learning.losses import imitation_loss, mask_loss
-from batchnav.learning.optimizers import Bucket, kind_of, learning_rate, make_optimizer
+from batchnav.learning.optimizers import Bucket, check_optimizer_state, learning_rate, make_optimizer
 from batchnav.learning.rollout import Rollout
 from batchnav.learning.stats import EpisodeSums, Timer, UpdateStats
 from batchnav.policy.actor_critic import Act, ActorCritic, Evaluation
 from batchnav.policy.memory import State, copy_state_, state_tensors
 from batchnav.policy.observations import as_dict
 from batchnav.policy.weights import check_names_and_shapes
+from batchnav.runtime.checks import check_int
 from batchnav.runtime.conversion import check_torch, copied_to_cpu, vec_env
 from batchnav.runtime.distributed import Ranks
+from batchnav.runtime.kernels.arrays import is_dense, tensor_text
 from batchnav.runtime.kernels.graphs import Graphs
 from batchnav.types import VecEnv
+
+_MOST_FRAMES = 2**63 - 1
 
 
 class Learner:
@@ -444,31 +448,49 @@ class Learner:
         misfit = "resume state: does not fit this run"
         try:
             check_names_and_shapes(state["policy"], self.policy.state_dict(), misfit)
+            try:
+                moments = check_optimizer_state(state["optimizer"], self.optimizer, self.config.optimizer)
+                frames = check_int("frames", state["frames"], 0, _MOST_FRAMES)
+            except (ArgumentError, CheckpointError) as error:
+                raise CheckpointError(f"{misfit}: {error}") from error
             self.policy.load_state_dict(state["policy"])
             # Hyperparameters are this run's settings; only the optimiser's moments and counts are loaded.
             groups = self.optimizer.state_dict()["param_groups"]
-            self.optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
-            if other := {kind_of(kept) for kept in self.optimizer.state.values()} - {self.config.optimizer}:
-                raise CheckpointError(f"{misfit}: optimizer: found {min(other)}, expected {self.config.optimizer}")
+            self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
             self.optimizer.param_groups[0]["lr"] = self.lr
             self.generator.set_state(state["generator"].cpu())
-            self.frames = int(state["frames"])
+            self.frames = frames
             if new_episodes:
                 self._begin(self.seed + self.frames)  # other episodes than at the start of the run
             else:
                 self._load_own(state[OWN])
             self._record()  # the optimiser's state has new addresses
-        except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+        except (KeyError, IndexError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             message = " ".join(str(error).split())  # torch's messages have several lines
             raise CheckpointError(f"{misfit} ({type(error).__name__}: {message})") from error
 
     def _load_own(self, state: dict[str, Any]) -> None:
         """Load what differs between ranks."""
-        rollout = self.rollout
-        copy_state_(self.state, state["memory"])
-        rollout.start[-1].copy_(state["start"])
-        rollout.prev_action[-1].copy_(state["prev_action"])
+        rollout, categories = self.rollout, self.policy.num_categories
+        last = {"start": rollout.start[-1], "prev_action": rollout.prev_action[-1]}
+        for name, target in last.items():
+            size = self.policy.actions.num_outputs if name == "prev_action" and not self.policy.actions.shape else None
+            _check_saved(name, state[name], target, size)
         self.env.load_state_dict(state["env"])
         obs = {**self.env.observe_again(), **state["obs"]}
         for name, rows in rollout.obs.items():
+            _check_saved(f"obs[{name!r}]", obs[name], rows[-1], categories.get(name))
+        copy_state_(self.state, state["memory"])
+        for name, target in last.items():
+            target.copy_(state[name])
+        for name, rows in rollout.obs.items():
             rows[-1].copy_(obs[name])
+
+
+def _check_saved(name: str, found: Any, target: torch.Tensor, size: int | None) -> None:
+    """ValueError where a saved tensor does not fit its target, or an integer is not one of `size` values."""
+    fits = isinstance(found, torch.Tensor) and is_dense(found) and found.shape == target.shape
+    if not fits or not (found.dtype == target.dtype or (found.is_floating_point() and target.is_floating_point())):
+        raise ValueError(f"{name}: found {tensor_text(found)}, expected {target.dtype} {list(target.shape)}")
+    if size is not None and ((found < 0) | (found >= size)).any():
+        raise ValueError(f"{name}: found a value out of range, expected 0 to {size - 1}")

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from batchnav.errors import CheckpointError
 from batchnav.learning.config import LearnerConfig
 from batchnav.runtime.device import has_triton
 from batchnav.runtime.distributed import Ranks
+from batchnav.runtime.kernels.arrays import is_dense, tensor_text
 
 if TYPE_CHECKING:
     from batchnav.learning.lamb_triton import Kernels
@@ -42,9 +44,48 @@ ALIGNMENT = 64
 load vectors."""
 
 
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
 def kind_of(kept: dict[str, torch.Tensor]) -> str:
     """Name of the optimiser that a parameter's state belongs to."""
     return "lamb" if "num_steps" in kept else "adamw"
+
+
+def check_optimizer_state(found: Any, optimizer: torch.optim.Optimizer, name: str) -> dict[int, dict]:
+    """The state of each parameter, by number, of an optimiser's `state_dict`, checked before it is loaded.
+
+    The tensors are copies, since those of a file may share memory.
+
+    Args:
+        found: the `state_dict`.
+        optimizer: the optimiser that it is for.
+        name: the optimiser's name in the configuration.
+
+    Raises:
+        CheckpointError: the state belongs to another optimiser, or a tensor is missing, of another shape, not float32,
+            NaN, or negative where it may not be.
+    """
+    parameters = optimizer.param_groups[0]["params"]
+    states = found["state"]
+    if other := {kind_of(kept) for kept in states.values()} - {name}:
+        raise CheckpointError(f"optimizer: found {min(other)}, expected {name}")
+    if unknown := [key for key in states if type(key) is not int or not 0 <= key < len(parameters)]:
+        raise CheckpointError(f"optimizer: found parameter {unknown[0]!r}, expected 0 to {len(parameters) - 1}")
+    if name == "lamb" and len(states) < len(parameters):
+        raise CheckpointError(f"optimizer: found the state of {len(states)} parameters, expected {len(parameters)}")
+    for key, kept in states.items():
+        shapes = {"num_steps" if name == "lamb" else "step": (), **dict.fromkeys(_MOMENTS, parameters[key].shape)}
+        if kept.keys() != shapes.keys():
+            raise CheckpointError(f"optimizer: parameter {key} has {', '.join(kept)}, expected {', '.join(shapes)}")
+        for part, shape in shapes.items():
+            value, expected = kept[part], f"torch.float32 {list(shape)}"
+            fits = isinstance(value, torch.Tensor) and is_dense(value) and value.dtype == torch.float32
+            if not fits or value.shape != shape:
+                raise CheckpointError(f"optimizer: {part} {key}: found {tensor_text(value)}, expected {expected}")
+            if value.isnan().any() or (part != _MOMENTS[0] and (value < 0).any()):
+                raise CheckpointError(f"optimizer: {part} {key}: found NaN or a negative number, expected {expected}")
+    return {key: {part: value.clone() for part, value in kept.items()} for key, kept in states.items()}
 
 
 def make_optimizer(policy: nn.Module, config: LearnerConfig, lr: torch.Tensor) -> torch.optim.Optimizer:

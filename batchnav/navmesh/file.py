@@ -31,6 +31,8 @@ EXTERNAL = 0x8000
 """Neighbour flag of a polygon edge on the tile's border; the low byte is the side: 0, 2, 4 or 6."""
 FARTHEST = 1e6
 """Largest coordinate, metres; squares and sums of coordinates do not overflow."""
+_ROUNDED = 2.0
+"""Cells by which a box of the BV tree may miss its polygon."""
 MAX_LAYERS = 32
 """Largest number of tiles at one place (x, y), Detour's limit."""
 
@@ -221,6 +223,7 @@ def check_tile(tile: Tile, name: str) -> None:
     neighbours = tile.polygons["neighbours"].astype(np.int64)
     internal = used & (neighbours & EXTERNAL == 0)
     require(~internal | (neighbours <= num_polygons), neighbours, "polygon", f"neighbours up to {num_polygons}")
+    _check_neighbours(tile, count, np.where(internal, neighbours, 0), require)
     side = neighbours & 0xFF
     require(~(used & ~internal) | ((side <= 6) & (side % 2 == 0)), side, "polygon", "border sides 0, 2, 4 or 6")
     _check_details(tile, count, require)
@@ -229,6 +232,51 @@ def check_tile(tile: Tile, name: str) -> None:
     after = np.arange(len(node)) - node
     leads = np.where(node < 0, after <= len(node), node < num_polygons)
     require(leads, node, "BV node", "a polygon, or a skip within the tree")
+    _check_boxes(tile, used, require)
+
+
+def _check_neighbours(tile: Tile, count: np.ndarray, neighbours: np.ndarray, require) -> None:
+    """Check that polygons are neighbours of each other along an edge of the same two vertices.
+
+    A neighbour that does not lead back is a way without return: paths that other tools find would have no end.
+    """
+    polygon, edge = np.nonzero(neighbours)
+    other, vertices = neighbours[polygon, edge] - 1, tile.polygons["vertices"].astype(np.int64)
+    start, end = vertices[polygon, edge], vertices[polygon, np.where(edge + 1 < count[polygon], edge + 1, 0)]
+    back = np.stack([other, polygon, end, start], axis=1)
+    here = np.stack([polygon, other, start, end], axis=1)
+    both, found = np.unique(np.concatenate([here, back]), axis=0, return_inverse=True)
+    present = np.zeros(len(both), bool)
+    present[found[: len(here)]] = True
+    ok = np.ones(len(count), bool)
+    ok[polygon[~present[found[len(here) :]]]] = False
+    require(ok, neighbours, "polygon", "neighbours that are its neighbours along the same edge")
+
+
+def _check_boxes(tile: Tile, used: np.ndarray, require) -> None:
+    """Check that queries find each polygon: its box and those above it contain it. `used`: bool [P, 6], its vertices.
+
+    Detour rounds boxes down, and those of heights from the detail mesh, which are not checked.
+    """
+    nodes, number = tile.bv_nodes, len(tile.polygons)
+    above, open_rows = np.full(len(nodes), -1), list[tuple[int, int]]()
+    for row, index in enumerate(nodes["index"].tolist()):
+        while open_rows and open_rows[-1][0] <= row:
+            open_rows.pop()
+        above[row] = open_rows[-1][1] if open_rows else -1
+        if index < 0:
+            open_rows.append((row - index, row))
+    low, high = nodes["low"].astype(np.int64), nodes["high"].astype(np.int64)
+    inside = ((low >= low[above]) & (high <= high[above])) | (above < 0)[:, None]
+    require(inside, low, "BV node", "a box within that of the node above")
+    leaf = np.flatnonzero(nodes["index"] >= 0)
+    polygon = nodes["index"][leaf]
+    vertices = tile.vertices[np.where(used, tile.polygons["vertices"], 0)]
+    cells = ((vertices.astype(np.float64) - tile.low) * tile.bv_quant)[polygon]
+    fits = (low[leaf, None] - _ROUNDED <= cells) & (cells <= high[leaf, None] + _ROUNDED)
+    found = np.zeros(number, bool)
+    found[polygon[(fits[:, :, [0, 2]].all(2) | ~used[polygon]).all(1)]] = True
+    require(found, np.arange(number), "polygon", "a box of the BV tree that contains it")
 
 
 def _check_details(tile: Tile, count: np.ndarray, require) -> None:

@@ -13,6 +13,7 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.memory import State
 from batchnav.policy.observations import as_dict
 from batchnav.runtime.checks import check_int, check_seed
+from batchnav.runtime.kernels.arrays import is_dense, tensor_text
 from batchnav.types import Observation
 
 MAX_ENVS = 2**24
@@ -105,6 +106,8 @@ class PolicyAgent:
 
     def _tensor(self, name: str, value: Any) -> torch.Tensor:
         """A tensor, array or list on the policy's device. ArgumentError for anything else, with `name` in it."""
+        if isinstance(value, torch.Tensor) and not is_dense(value):
+            raise ArgumentError(f"{name}: found {tensor_text(value)}, expected a dense tensor")
         try:
             return (value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))).to(self.device)
         except (TypeError, ValueError) as error:

@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from batchnav.policy.config import MEMORIES, PolicyConfig
+from batchnav.runtime.kernels.arrays import is_dense, tensor_text
 
 State = Any
 """A tensor, or nested tuples and dicts of tensors."""
@@ -148,6 +149,8 @@ def copy_state_(target: State, source: State) -> None:
     if len(targets) != len(sources):
         raise ValueError(f"memory: found {len(sources)} tensors, expected {len(targets)}")
     for kept, value in zip(targets, sources, strict=True):
+        if not is_dense(value):
+            raise ValueError(f"memory: found {tensor_text(value)}, expected a dense tensor")
         if kept.shape != value.shape:  # `copy_` would broadcast
             raise ValueError(f"memory: found shape {list(value.shape)}, expected {list(kept.shape)}")
         kept.copy_(value)

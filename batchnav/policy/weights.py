@@ -25,6 +25,7 @@ from batchnav.runtime.bundled import check_bundled, find_policy
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import as_path, open_tensors, replacing, safetensors_bytes, tensor_errors
 from batchnav.runtime.imports import advice, import_modules
+from batchnav.runtime.kernels.arrays import is_dense, tensor_text
 
 FORMAT = "batchnav policy 2"
 DTYPES = (torch.float32, torch.bfloat16)
@@ -251,9 +252,10 @@ def check_names_and_shapes(found: dict[str, torch.Tensor], expected: dict[str, t
         if name not in found:
             raise CheckpointError(f"{source}: lacks tensor {name!r}, expected {list(value.shape)}")
         dtypes = DTYPES if value.is_floating_point() else (value.dtype,)
-        if found[name].shape != value.shape or found[name].dtype not in dtypes:
+        fits = isinstance(found[name], torch.Tensor) and is_dense(found[name])
+        if not fits or found[name].shape != value.shape or found[name].dtype not in dtypes:
             raise CheckpointError(
-                f"{source}: tensor {name!r} is {found[name].dtype} {list(found[name].shape)}, "
+                f"{source}: tensor {name!r} is {tensor_text(found[name])}, "
                 f"expected {' or '.join(map(str, dtypes))} {list(value.shape)}"
             )
     if extra := found.keys() - expected.keys():

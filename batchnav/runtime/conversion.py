@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import VectorWrapper
 
-from batchnav.errors import ArgumentError
+from batchnav.errors import ArgumentError, shortened
+from batchnav.runtime.kernels.arrays import is_dense, tensor_text
 from batchnav.types import VecEnv
 
 OUTPUTS = ("torch", "numpy")
@@ -27,6 +28,8 @@ def as_actions(actions: Any, device: torch.device, dtype: torch.dtype = torch.in
     """
     if isinstance(actions, torch.Tensor):
         tensor = actions
+        if not is_dense(tensor):
+            raise ArgumentError(f"actions: found {tensor_text(tensor)}, expected a dense tensor")
     else:
         try:
             tensor = torch.from_numpy(np.ascontiguousarray(actions)).to(device)
@@ -35,9 +38,23 @@ def as_actions(actions: Any, device: torch.device, dtype: torch.dtype = torch.in
             raise ArgumentError(f"actions: found {found} ({error}), expected an array of numbers") from error
     if tensor.dtype == dtype:
         return tensor
-    if not dtype.is_floating_point and (tensor.is_floating_point() or tensor.dtype == torch.bool):
-        raise ArgumentError(f"actions: found {tensor.dtype}, expected integers")
+    if tensor.is_complex() or (
+        not dtype.is_floating_point and (tensor.is_floating_point() or tensor.dtype == torch.bool)
+    ):
+        raise ArgumentError(
+            f"actions: found {tensor.dtype}, expected {'numbers' if dtype.is_floating_point else 'integers'}"
+        )
     return tensor.to(dtype)
+
+
+def reset_options(options: Any, names: Collection[str]) -> Mapping[str, Any]:
+    """Argument `options` of `reset`; none for None. ArgumentError for another kind, and for unknown names."""
+    known = " or ".join(map(repr, names)) or "none; reset begins all episodes"
+    if not isinstance(options, Mapping | None):
+        raise ArgumentError(f"options: found {shortened(options)}, expected a dict of {known}")
+    if unknown := set(options or ()) - set(names):
+        raise ArgumentError(f"options: found {shortened(min(unknown, key=str))}, expected {known}")
+    return options or {}
 
 
 def as_mask(mask: Any, num_envs: int, device: torch.device) -> torch.Tensor:
@@ -46,6 +63,8 @@ def as_mask(mask: Any, num_envs: int, device: torch.device) -> torch.Tensor:
         found = mask if isinstance(mask, torch.Tensor) else torch.from_numpy(np.array(mask))
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"reset_mask: found {type(mask).__name__}, expected torch.bool [{num_envs}]") from error
+    if not is_dense(found):
+        raise ArgumentError(f"reset_mask: found {tensor_text(found)}, expected torch.bool [{num_envs}]")
     if found.dtype != torch.bool or found.shape != (num_envs,) or not found.any():
         raise ArgumentError(
             f"reset_mask: found {found.dtype} {list(found.shape)}, {int(found.sum())} of them set, expected "

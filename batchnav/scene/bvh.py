@@ -107,8 +107,7 @@ class _Scratch(NamedTuple):
 
 def build_bvh(mesh: TriangleMesh) -> BVH:
     """Build the BVH on one thread, about 2 s for a million triangles."""
-    corners = mesh.vertices[mesh.faces]
-    slack = _SLACK * max(float(np.abs(mesh.vertices[mesh.faces.ravel()]).max()), 1e-3)
+    corners, slack = mesh.vertices[mesh.faces], slack_of(float(np.abs(mesh.vertices[mesh.faces.ravel()]).max()))
     boxes = np.empty((len(corners), 6), np.float32)
     a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]  # faster than a reduction over three corners
     np.minimum(np.minimum(a, b), c, out=boxes[:, :3])
@@ -119,6 +118,11 @@ def build_bvh(mesh: TriangleMesh) -> BVH:
     triangles = np.empty((len(corners), 12), np.float32)
     _pack_triangles(corners, order, slack, triangles)
     return BVH(nodes[:num_nodes].copy(), triangles, order)
+
+
+def slack_of(largest: float) -> float:
+    """Length by which boxes and triangles are extended, metres; `largest`: largest coordinate of a corner."""
+    return _SLACK * max(largest, 1e-3)
 
 
 @cpu_function

@@ -11,6 +11,8 @@ import io
 import math
 import re
 import urllib.parse
+import xml.etree.ElementTree as ET
+import zipfile
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -18,6 +20,7 @@ import numpy as np
 
 from batchnav.errors import MeshError, shortened
 from batchnav.scene.axes import Up
+from batchnav.scene.gltf import MOST_TRIANGLES, PLACING
 from batchnav.scene.images import Images
 from batchnav.scene.surface import PLAIN, Corners, corners_of, surface_of
 from batchnav.types import Material, Surface, Texture
@@ -26,6 +29,7 @@ _UP_AXIS = re.compile(rb"<up_axis>\s*([XYZ])_UP\s*</up_axis>")
 _UNIT, _METER = re.compile(rb"<unit\b[^>]{0,1000}>"), re.compile(rb"""\bmeter\s{0,9}=\s{0,9}["']([^"']{0,99})["']""")
 _AXES: dict[bytes, Up] = {b"X": "x", b"Y": "y", b"Z": "z"}
 _TEXTURES = "../materials/textures/"
+_MOST_ROUNDS = 32
 
 
 def up_axis(data: bytes) -> Up:
@@ -57,15 +61,20 @@ def _metres(data: bytes) -> float | None:
 def read_dae(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.ndarray, Surface | None]:
     """Vertices f64 [V, 3] in the file's axes, metres, faces i64 [F, 3], and with `images` the surface.
 
-    MeshError for an invalid file, or without the package pycollada.
+    MeshError for an invalid file, one that places more triangles than its size allows, or without the package
+    pycollada.
     """
     if importlib.util.find_spec("collada") is None:
         raise MeshError("is a COLLADA file, which needs the package pycollada; install it, or convert the file to GLB")
     collada = importlib.import_module("collada")
+    if zipfile.is_zipfile(io.BytesIO(data)):  # the package would unpack one of any size
+        raise MeshError("is a ZIP archive, expected the XML of a COLLADA file; unpack it")
     try:
+        _check_instances(data)
         document = collada.Collada(io.BytesIO(data), ignore=[collada.common.DaeError])
         if document.scene is None:
             raise MeshError("has no scene, expected a COLLADA file with a visual scene")
+        _check_size(document.scene, collada.scene, MOST_TRIANGLES + len(data))
         found = _Reader(images, _metres(data) or 1.0).read(document)
     except (MemoryError, MeshError):
         raise
@@ -74,6 +83,80 @@ def read_dae(data: bytes, images: Images | None = None) -> tuple[np.ndarray, np.
     if images is not None:
         images.warn()
     return found
+
+
+def _check_instances(data: bytes) -> None:
+    """MeshError for chains of more than _MOST_ROUNDS nodes with instances of later nodes, which are read again.
+
+    A file without so many instances is not parsed for it.
+    """
+    plain = data.replace(b"\0", b"")  # in UTF-16 too
+    if plain.count(b"instance_node") <= _MOST_ROUNDS and b"<!DOCTYPE" not in plain:
+        return
+    known: set[str | None] = set()
+    for library in ET.fromstring(data).iter():
+        if _name(library) not in ("library_nodes", "visual_scene"):
+            continue
+        waiting = [
+            (node.get("id"), {str(each.get("url"))[1:] for each in node.iter() if _name(each) == "instance_node"})
+            for node in library
+        ]
+        for _ in range(_MOST_ROUNDS):
+            left = []
+            for name, needed in waiting:
+                if needed <= known:
+                    known.add(name)
+                else:
+                    left.append((name, needed))
+            if len(left) in (0, len(waiting)):  # all are read, or nodes are missing
+                break
+            waiting = left
+        else:
+            raise MeshError(f"has chains of more than {_MOST_ROUNDS} nodes that are instances of later nodes")
+
+
+def _name(element: ET.Element) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _check_size(scene: Any, nodes: Any, limit: int) -> None:
+    """MeshError where a scene has more than `limit` nodes, triangles or vertices, counted without placing them.
+
+    `nodes`: the package's module of nodes.
+    """
+    counts: dict[int, tuple[int, int]] = {}
+
+    def size(node: Any) -> tuple[int, int]:
+        """Nodes and triangles, and vertices, below a node."""
+        if id(node) not in counts:
+            if isinstance(node, nodes.GeometryNode):
+                below = list(map(_size, node.geometry.primitives))
+            else:
+                below = [size(node.node)] if isinstance(node, nodes.NodeNode) else list(map(size, _children(node)))
+            faces, points = map(sum, zip((PLACING, 0), *below, strict=True))
+            counts[id(node)] = faces, points
+        return counts[id(node)]
+
+    faces, points = map(sum, zip((0, 0), *map(size, scene.nodes), strict=True))
+    if max(faces, points) > limit:
+        raise MeshError(f"places more than {limit} triangles, vertices or nodes, the limit for its file size")
+
+
+def _children(node: Any) -> list:
+    return getattr(node, "children", [])
+
+
+def _size(primitive: Any) -> tuple[int, int]:
+    """Triangles, and vertices with normals, of a primitive. MeshError for polygons that do not fit its indices."""
+    counts = getattr(primitive, "vcounts", None)
+    if counts is not None and len(counts):
+        total, smallest = counts.sum(dtype=np.int64), counts.min()
+        if total > len(primitive.index) or smallest < 0:
+            raise MeshError(
+                f"has polygons of {smallest} corners and more, {total} in all, but {len(primitive.index)} indices"
+            )
+    arrays = [array for array in (primitive.vertex, primitive.normal) if array is not None]
+    return len(primitive.index), sum(map(len, arrays))
 
 
 class _Reader:

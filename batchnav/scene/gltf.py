@@ -285,7 +285,7 @@ def node_matrix(node: dict) -> np.ndarray:
 
 
 MOST_TRIANGLES = 2**22
-_PLACING = 16
+PLACING = 16
 """Number of triangles that each instance of a mesh counts as, in addition to its own, towards the limit."""
 _GLB_MAGIC, _JSON_CHUNK, _BINARY_CHUNK = 0x46546C67, 0x4E4F534A, 0x004E4942
 _MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
@@ -316,7 +316,7 @@ def read_gltf(
     """
     try:
         with np.errstate(all="ignore"):  # non-finite triangles are dropped later
-            images = None if appearance is None else Images(path, appearance)
+            images = None if appearance is None else Images(path, appearance, len(data))
             found = _Document(data, path, images).triangles()
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise MeshError(f"is not valid glTF ({type(error).__name__}: {error})") from error
@@ -372,7 +372,7 @@ class _Document:
         objects = ObjectNodes()
         for mesh, matrix, extras, name in self._placed():
             points, triangles, look = self._mesh(mesh)
-            total += len(triangles) + _PLACING
+            total += len(triangles) + PLACING
             if max(total, count + len(points)) > self.limit:
                 raise MeshError(f"places more than {self.limit} triangles or vertices, the limit for its file size")
             if np.linalg.det(matrix[:3, :3]) < 0:  # reverse corners of mirrored parts, to keep the front outside
@@ -442,7 +442,7 @@ class _Document:
             for primitive in self.tree["meshes"][number]["primitives"]:
                 if (mode := primitive.get("mode", _TRIANGLES)) < _TRIANGLES:  # points and lines
                     if mode == _POINTS:
-                        self.num_points += len(self.accessor(primitive["attributes"]["POSITION"], "POSITION"))
+                        self.num_points += self.count(primitive["attributes"]["POSITION"])
                     continue
                 points, triangles, decoded = self._primitive(primitive)
                 if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(points):
@@ -479,6 +479,10 @@ class _Document:
         if "indices" in primitive:
             order = self.accessor(primitive["indices"], "indices")[:, 0].astype(np.int64)
         return points, _faces(order, primitive.get("mode", _TRIANGLES)), None
+
+    def count(self, number: Any) -> int:
+        """Number of elements of an accessor, which are not read."""
+        return _size(self.accessors[_index(number, self.accessors)]["count"])
 
     def accessor(self, number: Any, name: str) -> np.ndarray:
         """Values f64 [count, width] of an accessor; errors contain `name`."""
@@ -570,12 +574,13 @@ def _look(
             continue
         try:
             values = getattr(decoded, kept, None)
+            count = document.count(primitive["attributes"][name]) if values is None else len(values)
+            if count != num_points:
+                raise MeshError(f"has {count} {name} for {num_points} vertices")
             if values is None:
                 values = document.accessor(primitive["attributes"][name], name)
             elif np.asarray(values).dtype == np.uint8:
                 values = np.asarray(values) / 255.0
-            if len(values) != num_points:
-                raise MeshError(f"has {len(values)} {name} for {num_points} vertices")
             found[name] = np.asarray(values, np.float64)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, MeshError) as error:
             materials.note(f"attribute {name} ({type(error).__name__}: {error})")

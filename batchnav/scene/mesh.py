@@ -160,7 +160,7 @@ def _read(
         return *read_off(data), None
     if suffix == ".stl":
         return *_read_stl(data), None
-    images = None if appearance is None else Images(path, appearance)
+    images = None if appearance is None else Images(path, appearance, len(data))
     if suffix == ".dae":
         if problem := unit_problem(data):
             log.warning("%s: %s", path, problem)

@@ -15,6 +15,7 @@ import torch
 
 from batchnav.errors import EpisodeError
 from batchnav.geometry.pose import point_at, squared_distance, store_point
+from batchnav.navmesh.file import FARTHEST
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import check_tensor
@@ -77,8 +78,8 @@ class EpisodeTable(NamedTuple):
     def check(self, bank: SceneBank) -> None:
         """Check that the table can be played in a bank's scenes. Waits for the device.
 
-        ArgumentError for a wrong shape, type or device. EpisodeError for a scene index out of range, a number that is
-        not finite, and a start or goal off the navmesh.
+        ArgumentError for a wrong shape, type or device. EpisodeError for a scene index or a heading out of range, a
+        number that is not finite, and a start or goal off the navmesh.
         """
         rows = None
         kinds = {
@@ -92,10 +93,11 @@ class EpisodeTable(NamedTuple):
             rows = len(self.scene)
         for name in kinds:
             value = getattr(self, name)
-            good = (value >= 0) & (value < bank.num_scenes) if name == "scene" else torch.isfinite(value)
+            low, high = (0, bank.num_scenes - 1) if name == "scene" else (-FARTHEST, FARTHEST)
+            good = (value >= low) & (value <= high)
             bad = torch.nonzero(~(good.all(1) if good.ndim == 2 else good))
             if len(bad):
-                row, expected = int(bad[0]), f"0 to {bank.num_scenes - 1}" if name == "scene" else "finite numbers"
+                row, expected = int(bad[0]), f"0 to {high}" if name == "scene" else f"numbers from {low:g} to {high:g}"
                 raise EpisodeError(f"episodes.{name}[{row}]: found {value[row].tolist()}, expected {expected}")
         for name in ("start", "goal") if rows else ():
             check_positions(f"episodes.{name}", bank, self.scene, getattr(self, name), EpisodeError)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from batchnav.geometry.pose import point_at, store_point
+from batchnav.navmesh.file import FARTHEST
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
 from batchnav.runtime.kernels.arrays import view
@@ -130,7 +131,8 @@ class ProgressTask(BatchTask):
         Metric("progress", low=-math.inf, headline=True), Metric("share", high=1.0)
     )
     fields: ClassVar[dict[str, Field]] = {
-        "target": Field(3),  # position of the most progress, metres, if the task has one; else the start
+        # position of the most progress, metres, if the task has one; else the start
+        "target": Field(3, low=-FARTHEST, high=FARTHEST),
         "reachable": Field(),  # the most progress that can be made; 0 where that is not known
         "progress": Field(sampled=False),  # after the last step
         **COMMON_FIELDS,

@@ -17,6 +17,7 @@ import torch
 
 from batchnav.config import bounded, in_range
 from batchnav.geometry.pose import angle_between, point_at
+from batchnav.navmesh.file import FARTHEST
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.kernels.arrays import view
@@ -198,7 +199,7 @@ class GoalTask(BatchTask):
     reference_agents: tuple[str, ...] = ("random", "forward", "shortest_path")
     metric_specs: tuple[Metric, ...] = METRIC_SPECS
     fields: ClassVar[dict[str, Field]] = {
-        "goal": Field(3),  # metres; in ObjectNav the view point nearest to the agent
+        "goal": Field(3, low=-FARTHEST, high=FARTHEST),  # metres; in ObjectNav the view point nearest to the agent
         "start_distance": Field(low=0.0, high=math.inf),  # geodesic, from the start to the goal, metres, for SPL
         "distance": Field(low=0.0, high=math.inf),  # geodesic, from the agent to the goal, metres
         **COMMON_FIELDS,

@@ -33,7 +33,7 @@ from batchnav.tasks.goal_task import (
     faces_goal,
     record_score,
 )
-from batchnav.tasks.task import Field
+from batchnav.tasks.task import ANGLES, Field
 from batchnav.types import Metric
 
 IMAGEGOAL = "imagegoal"
@@ -142,7 +142,7 @@ class ImageNav(GoalTask):
     goal_images: Mapping[str, str] = {IMAGEGOAL: "rgb"}
     fields: ClassVar[dict[str, Field]] = {
         **GoalTask.fields,
-        "goal_heading": Field(),  # radians
+        "goal_heading": Field(low=ANGLES[0], high=ANGLES[1]),  # radians
         "angle": Field(low=0.0, high=float(np.float32(np.pi))),  # angle to go after the last step, radians
     }
     score_kernel: Kernel = score_one

@@ -17,7 +17,7 @@ from batchnav.sim.bodies import BodyConfig
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.goal_task import GoalTask, GoalTaskConfig
-from batchnav.tasks.task import FINITE
+from batchnav.tasks.task import ANGLES
 
 POINTGOAL = Spec("pointgoal", (2,), torch.float32, -np.inf, np.inf, torch.float32)
 """The goal in polar form: [distance in metres, bearing in radians, positive to the agent's left]."""
@@ -44,7 +44,7 @@ class PointNav(GoalTask):
     def __init__(self, sim: Simulator, config: PointNavConfig, episodes: EpisodeTable | None = None):
         super().__init__(sim, config, episodes)
         self.observations = {"pointgoal": self.start_goal}
-        self.ranges |= {"pointgoal": FINITE}
+        self.ranges |= {"pointgoal": ANGLES}  # distance, which is smaller, and bearing
         self.relative_goal = self.live_goal if config.gps_compass else None
 
     @staticmethod

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import CheckpointError
+from batchnav.navmesh.file import FARTHEST
 from batchnav.observation import ObservationSource
 from batchnav.runtime.kernels.arrays import record_type, view
 from batchnav.runtime.kernels.decorators import inline_function
@@ -26,8 +27,9 @@ from batchnav.types import Metric
 
 MAX_FLOAT = float(np.finfo(np.float32).max)
 """Largest finite float32."""
-FINITE = -MAX_FLOAT, MAX_FLOAT
-"""Valid range of a saved tensor in which every finite number is valid."""
+COORDINATES, ANGLES = (-FARTHEST, FARTHEST), (-1e7, 1e7)
+"""Valid ranges of saved positions and distances, metres, and of angles, radians: sums of turns fit, and squares of
+coordinates do not overflow."""
 
 
 class Field(NamedTuple):

@@ -51,6 +51,8 @@ _CHANGE = "# from frame "
 """Prefix of the comments in `config.yaml` that list changes."""
 _SEAL = b"sha256:"
 """Prefix of the last 71 bytes, the checksum. They follow torch's file; torch ignores them."""
+_MOST_STATES, _MOST_MORE = 16, 2**26
+"""A resume state may unpack to the states of so many processes, and to so many bytes more."""
 _FASTEST = 1
 """Compression level of zlib. Higher levels take several times as long and save a few per cent."""
 
@@ -140,12 +142,15 @@ class RunFolder:
             )
         return [f"{key} = {expected[key]!r}, was {found.get(key)!r}" for key in different]
 
-    def load(self) -> dict | None:
-        """The learner's state to resume from; None for a new run. CheckpointError for a damaged file."""
+    def load(self, size: int | None = None) -> dict | None:
+        """The learner's state to resume from; None for a new run. CheckpointError for a damaged file.
+
+        `size`: bytes of the state of one process of this run, which bounds what is unpacked; None: no bound.
+        """
         if not self.resume_path.exists():
             return None
         try:
-            state = self._resume_file.load()
+            state = self._resume_file.load(None if size is None else _MOST_STATES * size + _MOST_MORE)
             self.seconds_before = float(state["seconds"])
             int(state["learner"]["frames"])
         except Exception as error:  # torch raises many kinds for a damaged file
@@ -262,7 +267,7 @@ class SharedFolder:
 
         CheckpointError for a state that does not fit, with the settings that changed since it was saved.
         """
-        state = self.open.load() if self.open else None
+        state = self.open.load(_num_bytes(learner.state_dict())) if self.open and self.open.holds_state else None
         owns = [None] * self.ranks.world_size
         if state is not None:
             found = [state.pop(OWN, None), *state.pop(OTHERS, [])]
@@ -324,9 +329,18 @@ class ResumeFile:
         self._thread = ThreadPoolExecutor(1, "save")
         self._written: Future[None] | None = None
 
-    def load(self) -> dict[str, Any]:
-        """The saved state, tensors on the CPU. Errors of torch and zlib for a damaged file pass through."""
-        return torch.load(io.BytesIO(_unsealed(self.path)), map_location="cpu", weights_only=True)
+    def load(self, most: int | None = None) -> dict[str, Any]:
+        """The saved state, tensors on the CPU. Errors of torch and zlib for a damaged file pass through.
+
+        `most`: largest number of bytes that the file may unpack to; ValueError for more.
+        """
+        content = io.BytesIO(_unsealed(self.path))
+        with zipfile.ZipFile(content) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if most is not None and size > most:
+            raise ValueError(f"it unpacks to {size:,} bytes, expected at most {most:,} for this run")
+        content.seek(0)
+        return torch.load(content, map_location="cpu", weights_only=True)
 
     def save(self, state: dict[str, Any]) -> None:
         """Write the state atomically in the background; its tensors must not change meanwhile.
@@ -356,6 +370,14 @@ class ResumeFile:
         packed.write(_SEAL + hashlib.sha256(packed.getbuffer()).hexdigest().encode())
         with replacing(self.path, CheckpointError) as part:
             part.write_bytes(packed.getbuffer())
+
+
+def _num_bytes(tree: Any) -> int:
+    """Bytes of the tensors in nested dicts and lists."""
+    if isinstance(tree, torch.Tensor):
+        return tree.nbytes
+    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ()
+    return sum(map(_num_bytes, parts))
 
 
 def _deflated(content: io.BytesIO) -> io.BytesIO:

@@ -11,6 +11,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 from labelled import labelled_scene
 
+from batchnav.cartpole.env import CartPoleEnv
 from batchnav.data.episodes import episode_table
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals.point import generate_episodes
@@ -190,6 +191,7 @@ def test_a_closed_environment_is_refused(bank):
         *(("scene", value) for value in (-1, 2, 10**6)),
         *(("position", value) for value in (float("nan"), float("inf"), 3e38, 1e9, 50.0, -7.0)),
         *((name, value) for name in ("heading", "start_heading", "goal") for value in (float("nan"), -float("inf"))),
+        *((name, value) for name in ("heading", "start_heading", "goal", "start", "tilt") for value in (1e30, -1e30)),
         *(("episode", value) for value in (-2, -(2**31))),
         *(("steps", value) for value in (-1, -(2**31))),
         ("collisions", -1),
@@ -208,6 +210,52 @@ def test_a_tampered_state_is_refused_and_changes_nothing(bank, name, value):
         env.load_state_dict({**state, name: bad})
     assert all(torch.equal(value, state[name]) for name, value in env.state_dict().items())
     env.step(torch.ones(N, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("name", ["heading", "goal", "goal_heading"])
+@pytest.mark.parametrize("value", [1e30, float("inf"), float("nan")])
+def test_numbers_of_a_table_out_of_range_are_refused(bank, name, value):
+    table = bank_episodes(bank)._replace(goal_heading=torch.zeros(2))
+    getattr(table, name)[1] = value
+    with pytest.raises(EpisodeError, match=rf"episodes.{name}\[1\]: found .*, expected numbers from -1e\+06 to 1e\+06"):
+        make(bank, episodes=table)
+
+
+ODD = {
+    "meta": lambda tensor: torch.empty_like(tensor, device="meta"), "sparse": lambda tensor: tensor.to_sparse(),
+    "quantized": lambda tensor: torch._empty_affine_quantized(tensor.shape, scale=0.1, zero_point=0, dtype=torch.qint8),
+}  # fmt: skip
+"""Tensors whose values cannot be read as those of others are."""
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_tensors_are_refused(bank, kind):
+    odd = ODD[kind]
+    env = make(bank)
+    env.reset()
+    state = env.state_dict()
+    with pytest.raises(ArgumentError, match="actions: found torch"):
+        env.step(odd(torch.ones(N, dtype=torch.int64)))
+    with pytest.raises(ArgumentError, match="reset_mask: found torch"):
+        env.reset(options={"reset_mask": odd(torch.ones(N, dtype=torch.bool))})
+    for name in ("position", "scene", "done"):
+        with pytest.raises(CheckpointError, match=f"environment state '{name}': found torch.* expected torch"):
+            env.load_state_dict({**state, name: odd(state[name])})
+    assert all(torch.equal(value, state[name]) for name, value in env.state_dict().items())
+    carts = CartPoleEnv(2)
+    carts.reset()
+    with pytest.raises(ArgumentError, match="actions: found torch"):
+        carts.step(odd(torch.ones(2, dtype=torch.int64)))
+    with pytest.raises(CheckpointError, match="state: found torch"):
+        carts.load_state_dict({**carts.state_dict(), "state": odd(carts.state_dict()["state"])})
+
+
+@pytest.mark.parametrize("options", [5, "reset_mask", ["reset_mask"], torch.ones(2), {5: 1}])
+def test_other_options_of_reset_are_refused(bank, options):
+    env = make(bank)
+    for each in (env, CartPoleEnv(2)):
+        with pytest.raises(ArgumentError, match=r"options: found .*, expected"):
+            each.reset(options=options)
 
 
 def bank_episodes(bank):

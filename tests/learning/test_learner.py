@@ -8,11 +8,12 @@ from networks import policy_config
 from toys import Bandit, Point, RememberBit
 
 from batchnav.errors import CheckpointError, ConfigError
-from batchnav.learning import PPO, PPOConfig
+from batchnav.learning import OWN, PPO, PPOConfig
 from batchnav.learning.rollout import Rollout
 from batchnav.policy import ActorCritic
 from batchnav.policy.actions import Categorical
 from batchnav.policy.config import PolicyConfig
+from batchnav.runtime.conversion import copied_to_cpu
 
 MEMORY = policy_config(base_width=4, visual_size=8, hidden_size=32, layers=1, embedding_size=8)
 SETTINGS = PPOConfig(num_envs=64, rollout_steps=18, epochs=4, optimizer="adamw", learning_rate=1e-2)
@@ -229,3 +230,72 @@ def test_compiled_network_agrees():
         learner = make(RememberBit(image=True, device="cuda"), compile=compile)
         runs.append(learner.update(0.0).read()["loss/value_loss"])
     assert runs[0] == pytest.approx(runs[1], rel=0.05)  # bfloat16
+
+
+def odd_tensors(like):
+    """Tensors of the type and shape of another one whose values cannot be read as its are."""
+    number = like.float().reshape(-1, 1) if like.ndim < 2 else like.float()
+    return {
+        "meta": torch.empty_like(like, device="meta"), "sparse": like.to_sparse(),
+        "quantized": torch.quantize_per_tensor(number, 0.1, 0, torch.qint8).reshape(like.shape), "none": None,
+    }  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+@pytest.mark.parametrize("kind", ["meta", "sparse", "quantized", "none"])
+@pytest.mark.parametrize("where", ["policy", "moment", "memory", "obs", "start", "prev_action"])
+def test_odd_tensors_of_a_state_are_refused(where, kind):
+    learner = make(RememberBit(4), ppo=settings(num_envs=4, minibatches=1, optimizer="lamb"))
+    state = copied_to_cpu(learner.state_dict())
+    own = state[OWN]
+    place, name = {
+        "policy": (state["policy"], "critic.weight"), "moment": (state["optimizer"]["state"][0], "exp_avg"),
+        "memory": (own["memory"], 0) if isinstance(own["memory"], list) else (own, "memory"),
+        "obs": (own["obs"], min(own["obs"])), "start": (own, "start"), "prev_action": (own, "prev_action"),
+    }[where]  # fmt: skip
+    place[name] = odd_tensors(place[name])[kind]
+    with pytest.raises(CheckpointError, match="resume state: does not fit this run"):
+        learner.load_state_dict(state)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+@pytest.mark.parametrize(
+    ("spoil", "found"),
+    [
+        (lambda kept: kept[0].pop("exp_avg"), r"parameter 0 has .*, expected .*exp_avg, exp_avg_sq"),
+        (lambda kept: kept.update({10**6: kept[0]}), "found parameter 1000000, expected 0 to"),
+        (lambda kept: kept[0].update(exp_avg=torch.zeros(1).expand(2**30)), r"exp_avg 0: found .*\[1073741824\]"),
+        (lambda kept: kept[0].update(exp_avg_sq=-kept[0]["exp_avg_sq"] - 1.0), "exp_avg_sq 0: found NaN or a negative"),
+        (lambda kept: kept[0]["exp_avg"].fill_(float("nan")), "exp_avg 0: found NaN"),
+    ],
+)
+def test_a_forged_state_of_the_optimiser_is_refused(optimizer, spoil, found):
+    learner = make(RememberBit(4), ppo=settings(num_envs=4, minibatches=1, optimizer=optimizer))
+    learner.update(0.0)
+    state = copied_to_cpu(learner.state_dict())
+    spoil(state["optimizer"]["state"])
+    with pytest.raises(CheckpointError, match=f"does not fit this run: optimizer: {found}"):
+        learner.load_state_dict(state)
+
+
+def test_moments_that_share_memory_in_a_file_do_not_after_loading(tmp_path):
+    learner = make(RememberBit(4), ppo=settings(num_envs=4, minibatches=1, optimizer="lamb"))
+    state = copied_to_cpu(learner.state_dict())
+    for kept in state["optimizer"]["state"].values():
+        kept["exp_avg"] = kept["exp_avg_sq"]
+    torch.save(state, tmp_path / "state.pt")
+    learner.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    places = [tensor.data_ptr() for kept in learner.optimizer.state.values() for tensor in kept.values()]
+    assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize(("name", "value"), [("prev_action", 10**9), ("prev_action", -1), ("frames", -1)])
+def test_integers_of_a_state_out_of_range_are_refused(name, value):
+    learner = make(RememberBit(4), ppo=settings(num_envs=4, minibatches=1))
+    state = copied_to_cpu(learner.state_dict())
+    if name == "frames":
+        state["frames"] = value
+    else:
+        state[OWN][name][0] = value
+    with pytest.raises(CheckpointError, match=f"{name}: found"):
+        learner.load_state_dict(state)

@@ -179,6 +179,9 @@ def test_bad_indices_are_named():
     refused(spoil("bv_nodes", put("index", 0, value=50)), "BV node")
     refused(spoil("bv_nodes", put("index", 0, value=-(2**31))), "BV node")
     refused(spoil("bv_nodes", put("index", 2, value=-4)), "BV node")
+    refused(spoil("polygons", put("neighbours", 0, slice(None), value=0)), "neighbours along the same edge")
+    refused(spoil("bv_nodes", put("index", 0, value=-2)), "BV node 1: .*within that of the node above")
+    refused(spoil("bv_nodes", put("high", 0, value=0)), "polygon .*a box of the BV tree that contains it")
 
 
 def test_random_damage_never_crashes():

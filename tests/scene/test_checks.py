@@ -65,6 +65,11 @@ def test_what_is_built_passes(count):
         (spoil_array("vertices", (5, 1), np.nan), "vertices: found a number that is not finite"),
         (spoil_array("vertices", (slice(5, 7), 1), (np.inf, -np.inf)), "vertices: found a number that is not finite"),
         (spoil_array("nodes", (2, 5), np.inf), "nodes: found a number that is not finite"),
+        (spoil_array("nodes", (2, 4), 1e-6), "nodes: found a box in row 2 that does not contain its triangles"),
+        (spoil_array("nodes", (0, 8), 1e9), "nodes: found a box in row 0 that"),
+        (spoil_array("triangles", (7, 3), np.nan), "triangles: found a row, 7, that differs from its face of the mesh"),
+        (spoil_array("triangles", (7, slice(0, 12)), 0.0), "triangles: found a row, 7, that"),
+        (spoil_array("triangles", (9, 3), 2.0), "triangles: found a row, 9, that"),
         (spoil_array("order", 5, 200), "each of 0 to 199 once"),
         (spoil_array("order", slice(0, 2), 7), "each of 0 to 199 once"),
     ],
@@ -80,6 +85,7 @@ def test_what_is_not_safe_is_refused(spoil, match):
 def test_no_path_is_deeper_than_a_traversals_stack(levels):
     mesh, bvh = soup(levels + 1)
     nodes = np.zeros((levels, 16), np.float32)
+    nodes[:, [4, 5, 6, 7, 10, 11]] = 10.0  # half sizes of boxes
     rows = nodes.view(np.int32)
     rows[:, 12], rows[:, 13] = np.arange(1, levels + 1), ~(4 * np.arange(levels))
     rows[-1, 12] = ~(4 * levels)

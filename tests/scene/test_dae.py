@@ -1,5 +1,9 @@
 """COLLADA files, against trimesh's reader and closed forms."""
 
+import io
+import time
+import zipfile
+
 import numpy as np
 import pytest
 import trimesh
@@ -117,6 +121,63 @@ def test_what_is_no_collada_is_refused(tmp_path, text, message):
     (tmp_path / "a.dae").write_text(text)
     with pytest.raises(MeshError, match=f"a.dae: .*({message})"):
         load_mesh(tmp_path / "a.dae")
+
+
+def with_nodes(nodes, used):
+    """The quad in a scene whose node also has an instance of the node `used` of a library."""
+    text = quad().replace("<node id='n'>", f"<node id='n'><instance_node url='#{used}'/>")
+    library = "<library_visual_scenes>"
+    return text.replace(library, f"<library_nodes>{nodes}</library_nodes>{library}")
+
+
+def chain(length, instances=1, ascending=True):
+    """Nodes of a library, each with instances of the one before; the first, k0, has the quad."""
+    texts = ["<node id='k0'><instance_geometry url='#g'/></node>"]
+    texts += [f"<node id='k{i + 1}'>" + instances * f"<instance_node url='#k{i}'/>" + "</node>" for i in range(length)]
+    return "".join(texts if ascending else texts[::-1])
+
+
+def zipped(text):
+    """A ZIP archive of a COLLADA file."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("quad.dae", text)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (with_nodes(chain(22, instances=2), "k22"), "places more than 4[0-9]{6} triangles, vertices or nodes"),
+        (with_nodes(chain(30, instances=2).replace("<instance_geometry url='#g'/>", ""), "k30"), "places more than"),
+        (with_nodes(chain(3000, ascending=False), "k3000"), "chains of more than 32 nodes"),
+        (zipped(quad().replace("<asset>", f"<!--{' ' * 10**7}--><asset>")), "is a ZIP archive"),
+        (quad().replace("<vcount>4<", "<vcount>2000000000<"), "polygons of 2000000000 corners .* but 4 indices"),
+        (quad().replace("<vcount>4<", "<vcount>-4 8<"), "polygons of -4 corners and more"),
+    ],
+)  # fmt: skip
+def test_small_files_ask_for_little(tmp_path, text, message):
+    (tmp_path / "a.dae").write_bytes(text if isinstance(text, bytes) else text.encode())
+    begin = time.process_time()
+    with pytest.raises(MeshError, match=f"a.dae: .*{message}"):
+        load_mesh(tmp_path / "a.dae")
+    assert time.process_time() - begin < 2.0  # measured: 0.1 s
+
+
+def test_vertices_of_shared_sources_are_counted(tmp_path):
+    """20,000 sets of polygons of one source with 20,000 points."""
+    text = quad()
+    polygons = text[text.index("<polylist") : text.index("</mesh>")]
+    text = text.replace("</float_array>", " 0 0 0" * 20_000 + "</float_array>", 1)
+    (tmp_path / "a.dae").write_text(text.replace("</mesh>", polygons * 5_000 + "</mesh>"))
+    with pytest.raises(MeshError, match="places more than"):
+        load_mesh(tmp_path / "a.dae")
+
+
+def test_instances_of_nodes_are_placed(tmp_path):
+    for ascending in (True, False):
+        (tmp_path / "a.dae").write_text(with_nodes(chain(3, instances=2, ascending=ascending), "k3"))
+        assert len(load_mesh(tmp_path / "a.dae").faces) == 2 * (1 + 2**3)
 
 
 def test_the_package_is_named(tmp_path, monkeypatch):

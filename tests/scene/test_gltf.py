@@ -175,7 +175,7 @@ def test_small_gltf_asks_for_little(tmp_path, monkeypatch):
     assert len(load_mesh(written(tmp_path, "chain.glb", glb({**tree, "nodes": chain}, data))).faces) == 1
     assert time.process_time() - begin < 2.0  # measured: 0.2 s; it grew with the square
     monkeypatch.setattr(gltf, "MOST_TRIANGLES", 0)
-    monkeypatch.setattr(gltf, "_PLACING", 1000)
+    monkeypatch.setattr(gltf, "PLACING", 1000)
     copies = {"nodes": [{"mesh": 0}] * 20_000, "scenes": [{"nodes": list(range(20_000))}]}
     path = written(tmp_path, "copies.glb", glb({**tree, **copies}, data))
     begin = path.stat().st_size
@@ -186,6 +186,24 @@ def test_small_gltf_asks_for_little(tmp_path, monkeypatch):
         long = {"bufferViews": [{"buffer": 0, "byteLength": 120_000}], "buffers": [{"byteLength": 120_000}]}
         long["accessors"] = [{"bufferView": 0, "componentType": 5126, "count": 10_000, "type": "VEC3"}]
         load_mesh(written(tmp_path, "shared.glb", glb({**tree, **long, "meshes": many}, bytes(120_000))))
+
+
+def test_primitives_without_triangles_ask_for_little(tmp_path):
+    """Points, and UVs that fit no vertices, of an accessor that states many elements are counted, not read."""
+    tree, data = triangle_tree()
+    sparse = {"count": 1, "indices": {"bufferView": 1, "componentType": 5123}, "values": {"bufferView": 0}}
+    large = {"componentType": 5126, "count": gltf.MOST_TRIANGLES, "sparse": sparse}
+    tree["accessors"] += [{**large, "type": "VEC3"}, {**large, "type": "VEC2"}]
+    own = tree["meshes"][0]["primitives"][0]
+    points = {"attributes": {"POSITION": 2}, "mode": 0}
+    begin = time.process_time()
+    path = written(tmp_path, "a.glb", glb({**tree, "meshes": [{"primitives": [own] + [points] * 20_000}]}, data))
+    assert len(load_mesh(path).faces) == 1
+    wrong = {**own, "attributes": {"POSITION": 0, "TEXCOORD_0": 3}}
+    path = written(tmp_path, "b.glb", glb({**tree, "meshes": [{"primitives": [wrong] * 1_000}]}, data))
+    with pytest.warns(UserWarning, match="has 4194304 TEXCOORD_0 for 3 vertices"):
+        assert len(load_mesh(path, appearance=True).faces) == 1_000
+    assert time.process_time() - begin < 3.0  # measured: 0.5 s; reading takes 0.1 s each
 
 
 def test_buffers_beside_the_file_and_nowhere_else(tmp_path):

@@ -272,6 +272,38 @@ def test_large_textures_are_read_smaller(tmp_path):
         surface(tmp_path, Gltf(picture()).data(), appearance=512)
 
 
+def test_pixels_are_counted_before_they_are_decoded(tmp_path, monkeypatch):
+    """Images of a file share a number of pixels that grows with its bytes; equal images are decoded once."""
+    monkeypatch.setattr(images, "FREE_PIXELS", 300_000)
+    blank = picture(np.zeros((500, 500, 4), np.uint8))
+    with pytest.warns(UserWarning, match=r"image 0 has 1000 x 1000 pixels, expected at most [0-9,]{7}: the images of"):
+        surface(tmp_path, Gltf(picture(np.zeros((1000, 1000), np.uint8))).data())
+    gltf = Gltf(blank)
+    for i, tail in enumerate((b"", b"\0", b"\0\0"), start=1):  # a decoder does not read what follows an image
+        gltf.tree["images"].append({"bufferView": gltf._view(blank + tail)})
+        gltf.tree["textures"].append({"source": i})
+        gltf.tree["materials"].append({"pbrMetallicRoughness": {"baseColorTexture": {"index": i}}})
+        gltf.tree["meshes"][0]["primitives"].append({**gltf.primitive, "material": i})
+    monkeypatch.setattr(images, "PIXELS_PER_BYTE", 20)
+    with pytest.warns(UserWarning, match="image [23] has 500 x 500 pixels"):
+        found = surface(tmp_path, gltf.data())
+    first, second = found.textures[:2]
+    assert first.pixels is second.pixels and len(found.textures) < 4
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_parts_of_an_image_join(monkeypatch, mode):
+    """An image is converted in parts; the pixels are those of the whole."""
+    whole = Image.fromarray(np.random.default_rng(2).integers(0, 256, (37, 20, 4), np.uint8))
+    whole = Image.fromarray(np.arange(740, dtype=np.uint16).reshape(37, 20) * 88) if mode == "I;16" else whole
+    image = whole if mode == "I;16" else whole.convert("RGB").convert(mode) if mode == "P" else whole.convert(mode)
+    expected = images.rgba(image)
+    if mode != "I;16":
+        np.testing.assert_array_equal(expected, np.asarray(image.convert("RGBA")))
+    monkeypatch.setattr(images, "_STRIP", 60)
+    np.testing.assert_array_equal(images.rgba(image), expected)
+
+
 def with_basisu(data, fallback=None):
     """A square whose texture is a KTX 2 file, with a plain one beside it for those who cannot read that."""
     gltf = Gltf(data)

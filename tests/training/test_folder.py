@@ -90,6 +90,18 @@ def test_a_state_is_saved_whatever_the_clock_says(tmp_path, monkeypatch, seconds
     assert zipfile.ZipFile(io.BytesIO(data)).infolist()[0].date_time == (1980, 1, 1, 0, 0, 0)
 
 
+def test_a_small_file_of_many_zeros_is_not_unpacked(out, run):
+    file = ResumeFile(out / "resume.pt")
+    file.save({"learner": learner_state(20) | {"zeros": torch.zeros(2**27, dtype=torch.uint8)}, "seconds": 1.0})
+    file.close()
+    assert (out / "resume.pt").stat().st_size < 2**20
+    with (
+        RunFolder(out, run) as folder,
+        pytest.raises(CheckpointError, match=r"unpacks to 134,2[0-9,]+ bytes"),
+    ):
+        folder.load(size=1000)
+
+
 def test_a_state_without_a_checksum_is_refused(out, run):
     torch.save({"learner": learner_state(20), "seconds": 1.0}, out / "resume.pt")
     with pytest.raises(CheckpointError, match=r"resume\.pt.*no checksum.*delete the file"):

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from batchnav.envs.adapters.observations import PLAIN, boxes_of, by_name, check_autoreset, num_actions
-from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.errors import ArgumentError, CheckpointError, shortened
 from batchnav.runtime.checks import check_open
 from batchnav.runtime.conversion import as_mask
 from batchnav.runtime.kernels.arrays import check_tensor
@@ -63,6 +63,8 @@ class FromGymnasium(VectorEnv):
         """
         check_open(self)
         begins: Any = slice(None)
+        if not isinstance(options, Mapping | None):
+            raise ArgumentError(f"options: found {shortened(options)}, expected a dict")
         if options and "reset_mask" in options:
             begins = as_mask(options["reset_mask"], self.num_envs, self.device)
             options = {**options, "reset_mask": begins.numpy()}

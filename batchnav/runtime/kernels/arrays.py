@@ -47,6 +47,21 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
+def is_dense(tensor: torch.Tensor) -> bool:
+    """True for a tensor with a number at each place: not a sparse, quantised, nested or "meta" one."""
+    return tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
+
+
+def tensor_text(value: Any) -> str:
+    """Kind of a value for messages: dtype and shape of a tensor, layout and device too if it is not dense."""
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    if value.is_nested:
+        return f"a nested tensor of {value.dtype}"
+    where = "" if is_dense(value) else f" ({value.layout}, on {value.device})"
+    return f"{value.dtype} {list(value.shape)}{where}"
+
+
 def floats(name: str, value: Any, device: torch.device) -> torch.Tensor:
     """A NumPy array, a torch tensor on any device or a list of numbers, as a contiguous f32 tensor on the device.
 
@@ -61,7 +76,7 @@ def floats(name: str, value: Any, device: torch.device) -> torch.Tensor:
             raise ArgumentError(f"{name}: found {array.dtype}, expected float32 or float64")
         with np.errstate(over="ignore"):
             value = torch.from_numpy(np.array(array, np.float32, order="C"))
-    elif value.is_complex() or value.dtype == torch.bool or value.is_meta or value.layout != torch.strided:
+    elif value.is_complex() or value.dtype == torch.bool or not is_dense(value):
         found = f"{value.dtype} ({value.layout}, on {value.device})"
         raise ArgumentError(f"{name}: found {found}, expected a dense float32 or float64")
     return value.detach().to(device, torch.float32).contiguous()
@@ -85,12 +100,13 @@ def check_tensor(name: str, value: Any, shape: tuple, dtype: torch.dtype, device
     """ArgumentError where a tensor differs from this shape, dtype or device. None in `shape` matches any size."""
     if not isinstance(value, torch.Tensor):
         raise ArgumentError(f"{name}: found {type(value).__name__}, expected a torch tensor")
-    if value.shape == shape and value.dtype == dtype and value.device == device:
+    dense = is_dense(value)
+    if dense and value.shape == shape and value.dtype == dtype and value.device == device:
         return  # the usual case is fast: a step with few agents takes microseconds
     fits = value.ndim == len(shape) and all(e is None or e == s for e, s in zip(shape, value.shape, strict=True))
     there = value.device.type == device.type and device.index in (None, value.device.index)
-    if not fits or value.dtype != dtype or not there:
+    if not dense or not fits or value.dtype != dtype or not there:
         raise ArgumentError(
-            f"{name}: found {value.dtype} {list(value.shape)} on {value.device}, "
+            f"{name}: found {tensor_text(value)} on {value.device}, "
             f"expected {dtype} {['*' if s is None else s for s in shape]} on {device}"
         )

@@ -135,7 +135,7 @@ def test_torchrl_cuts_some_episodes_short(torchrl):
     carts = torchrl.TorchRLEnv(CartPoleEnv(2))
     state = carts.reset()
     carts.step(state.clone().set("action", torch.ones(2, dtype=torch.int64)))
-    with pytest.raises(ArgumentError, match="reset_mask, expected none; reset begins all episodes"):
+    with pytest.raises(ArgumentError, match="'reset_mask', expected none; reset begins all episodes"):
         carts.reset(state.empty().set("_reset", torch.tensor([[True], [False]])))
 
 
