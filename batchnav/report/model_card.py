@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from batchnav.config import to_dict
 from batchnav.data.config import ScenesConfig
 from batchnav.envs.config import NavConfig
-from batchnav.errors import BatchnavError
+from batchnav.errors import BatchnavError, printable
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
 from batchnav.policy.config import PolicyConfig
 from batchnav.procedural import EPISODE_FAMILIES
@@ -172,8 +173,13 @@ def _table(results: Mapping[tuple[str, str], Summary], metrics: Sequence[Metric]
     lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
     for (episodes, agent), overall in results.items():
         cells = [episodes, EPISODE_TITLES.get(episodes, ""), agent, *(_cell(overall[metric]) for metric in shown)]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append("| " + " | ".join(map(_plain, cells)) + " |")
     return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Text of a file or a folder's name as Markdown that shows it, in a cell of a table."""
+    return re.sub(r"([\\`*\[\]<>|&])", r"\\\1", printable(text))
 
 
 def _cell(interval: Interval) -> str:

@@ -97,22 +97,22 @@ def _first_problem(num_vertices, faces, order, links, scratch):
 
 
 @cpu_function
-def _first_small_box(vertices, faces, order, nodes, links, bounds):
+def _first_small_box(vertices, faces, order, nodes, links, bounds_out):
     """First node, from the last row on, with a box that does not contain its triangles, or _FINE; largest coordinate.
 
-    `bounds`: scratch f32 [M, 6], low and high corner of the triangles below each node.
+    `bounds_out`: scratch f32 [M, 6], low and high corner of the triangles below each node.
     """
     largest = np.float32(0.0)
     for row in range(len(links) - 1, -1, -1):
         for k in range(3):
-            bounds[row, k], bounds[row, 3 + k] = np.float32(np.inf), -np.float32(np.inf)
+            bounds_out[row, k], bounds_out[row, 3 + k] = np.float32(np.inf), -np.float32(np.inf)
         for side in range(2):
             link = links[row, side]
             first, last = np.int64(~link) >> 2, (np.int64(~link) >> 2) + (np.int64(~link) & 3)
             for k in range(3):
                 low, high = np.float32(np.inf), -np.float32(np.inf)
                 if link >= 0:
-                    low, high = bounds[link, k], bounds[link, 3 + k]
+                    low, high = bounds_out[link, k], bounds_out[link, 3 + k]
                 else:
                     for i in range(first, last + 1):
                         for corner in range(3):
@@ -123,7 +123,7 @@ def _first_small_box(vertices, faces, order, nodes, links, bounds):
                 centre, half = nodes[row, column], nodes[row, column + (2 if k == 2 else 4)]
                 if not (centre - half <= low and high <= centre + half):
                     return row, largest
-                bounds[row, k], bounds[row, 3 + k] = min(bounds[row, k], low), max(bounds[row, 3 + k], high)
+                bounds_out[row, k], bounds_out[row, 3 + k] = min(bounds_out[row, k], low), max(bounds_out[row, 3 + k], high)
     return _FINE, largest
 
 

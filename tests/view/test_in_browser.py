@@ -1,6 +1,8 @@
 """The report and the viewer in a browser; requires Chromium."""
 
 import dataclasses
+import gzip
+import json
 import time
 
 import numpy as np
@@ -10,12 +12,17 @@ from browser import PATIENCE, browser
 from test_session import CONFIG, bank  # noqa: F401 (a fixture)
 from worlds import TOP, episodes_on, write_box, write_episodes, write_floor
 
+from batchnav.data.config import ScenesConfig
 from batchnav.data.episodes import Goal, rotation_of
+from batchnav.data.formats import load_episodes
 from batchnav.data.scenes.load import load_all
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
+from batchnav.report.charts import Rows
 from batchnav.report.evaluation import write_report
+from batchnav.report.page import RunPage
 from batchnav.scene.bank import SceneBank
+from batchnav.training.config import TrainingConfig
 from batchnav.view.viewer.session import Session
 
 pytestmark = pytest.mark.browser
@@ -66,6 +73,71 @@ def test_episodes_are_shown_and_sorted(page, report):
     for order in (1, -1):
         page.run("document.querySelectorAll('#list th button')[2].click()")
         assert (order * np.diff(page.run(distances)) >= 0).all()
+
+
+MARKUP = "<img src=x onerror=window.planted=1><!--<script>{{i}}</script>`**b** [a](javascript:b) |&amp;"
+"""A text that a page shows only where it is escaped."""
+PLANTED = "window.planted == 1 || document.querySelector('img[src=x], a[href^=javascript]') != null"
+
+
+def planted(folder):
+    """Episodes of a scene whose file's strings are markup: episode ids, scene ids and other strings."""
+    scene = write_floor(folder / f"{MARKUP.replace('/', '')}.ply")
+    path = write_episodes(folder / "mine.json.gz", [str(scene)])
+    tree = json.loads(gzip.decompress(path.read_bytes()))
+    for number, episode in enumerate(tree["episodes"]):
+        episode |= {"episode_id": f"{number}{MARKUP}", "info": {"difficulty": MARKUP, MARKUP: MARKUP}}
+    path.write_bytes(gzip.compress(json.dumps(tree | {MARKUP: MARKUP}).encode()))
+    return path
+
+
+def test_texts_of_files_are_text_in_a_report(page, tmp_path):
+    evaluation = Evaluation(planted(tmp_path), torch.device("cpu"), CONFIG)
+    players = {f"{MARKUP}{name}": Seeing(name, CONFIG) for name in ("random", "forward")}
+    path = write_report(tmp_path, evaluation, {name: evaluation.play(each) for name, each in players.items()})
+    page.open(path.as_uri(), 900)
+    assert page.run("document.querySelectorAll('#list tr.shown').length") == 1
+    page.run("document.getElementById('back').click()")
+    assert page.run(f"document.getElementById('list').innerText.includes({json.dumps(MARKUP)})")
+    assert page.run(f"document.getElementById('caption').innerText.includes({json.dumps(MARKUP)})")
+    time.sleep(0.5)
+    assert not page.run(PLANTED)
+
+
+def test_texts_of_files_are_text_in_a_runs_page(page, tmp_path):
+    folder = tmp_path / MARKUP.replace("/", "")
+    run = TrainingConfig(scenes=ScenesConfig(sources=(MARKUP,)))
+    row = {"frames": 1, "frames_per_second": 1.0, "loss": MARKUP, MARKUP: MARKUP, "spl": 0.5}
+    folder.mkdir()
+    shown = RunPage(folder / "report.html", run, Rows([], []), {"spl": (0.0, 1.0)})
+    for values in (row, row | {"frames": 2}, {"frames": 2, "eval": {"spl": 0.5, MARKUP: MARKUP}}):
+        shown.add(values)
+    shown.write(running=False)
+    page.open((folder / "report.html").as_uri(), 900)
+    assert page.run(f"document.body.textContent.replace(/\\s+/g, ' ').includes({json.dumps(MARKUP)})")
+    time.sleep(0.5)
+    assert not page.run(PLANTED)
+
+
+def test_texts_of_files_are_text_in_the_viewer(page, tmp_path):
+    pytest.importorskip("viser", reason="the viewer's library is not installed")
+    from batchnav.view.viewer.app import Viewer
+
+    data = load_episodes(planted(tmp_path))
+    scenes = load_all([data.episodes[0].scene_id], settings=CONFIG.body.navmesh)
+    players = {f"{MARKUP}forward": ReferencePlayer("forward", CONFIG)}
+    viewer = Viewer(Session(SceneBank.pack(scenes, "cpu"), data.episodes, players), port=18110)
+    try:
+        page.open(f"http://127.0.0.1:{viewer.server.get_port()}", 1200)
+        page.wait_for("document.body.innerText.includes('1 of') && document.querySelector('canvas') != null")
+        page.wait_for(f"document.body.innerText.includes({json.dumps(MARKUP)})")
+        press = "[...document.querySelectorAll('button')].find(button => button.textContent == '{}').click()"
+        page.run(press.format("next"))
+        page.wait_for("document.body.innerText.includes('2 of')")
+        time.sleep(1.0)
+        assert not page.run(PLANTED)
+    finally:
+        viewer.server.stop()
 
 
 def test_the_viewer_is_served(page, bank):  # noqa: F811

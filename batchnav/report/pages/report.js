@@ -4,7 +4,7 @@ const get = id => document.getElementById(id);
 const body = get("list").tBodies[0], slider = get("step");
 let shown = null, paths = [], bodies = [], timer = null;
 
-// Text as HTML: agents are named after folders, whose names hold anything.
+// Text as HTML: names of agents and sensors hold anything.
 function escaped(text) {
   const element = document.createElement("span");
   element.textContent = text;
@@ -34,7 +34,7 @@ function show(row) {
   const points = list => list.map(p => p[0] + "," + p[1]).join(" ");
   const goal = episode.goal && `<g transform="translate(${episode.goal[0]} ${episode.goal[1]})"><circle class="ring" r="${episode.goal[2]}"/>
     <path class="goal" d="${star}"/></g>`, [x0, y0] = paths[0][0];
-  const goals = plan.goals[episode.category], places = goals ? unpackPlaces(goals.view_points) : [];
+  const goals = Object.hasOwn(plan.goals, episode.category) ? plan.goals[episode.category] : null, places = goals ? unpackPlaces(goals.view_points) : [];
   const seen = goals ? `<path class="points" d="${places.map(([x, y]) => `M${x - 1} ${y - 1}h2v2h-2z`).join("")}"/>` +
     goals.objects.map(([x, y]) => `<rect class="object" x="${x - 6}" y="${y - 6}" width="12" height="12"/>`).join("") : "";
   const own = episode.map ? `<image class="own" href="${episode.map.source}" x="${episode.map.x}" y="${episode.map.y}"
@@ -51,7 +51,7 @@ function show(row) {
     `<figure class="view"><svg viewBox="0 0 ${s.width} ${s.height}"><image href="${s.source}" data-agent="${a}" data-every="${film.every}"
       data-width="${s.width}" data-height="${s.height}" data-columns="${s.columns}" data-count="${s.count}"/></svg>` +
     (s.range ? `<div class="scale"><span>${s.range[0]} m</span><i></i><span>${s.range[1]} m</span></div>` : "") +
-    `<figcaption><small><span class="key" style="--colour: ${colours[a]}"></span>${s.sensor}, ${s.shape}${s.range ? "; dark: no surface" : ""}</small></figcaption></figure>`
+    `<figcaption><small><span class="key" style="--colour: ${colours[a]}"></span>${escaped(s.sensor)}, ${s.shape}${s.range ? "; dark: no surface" : ""}</small></figcaption></figure>`
   ).join("")).join("");
   slider.max = Math.max(...paths.map(w => w.length)) - 1;
   slider.value = 0;
