@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
@@ -13,7 +14,7 @@ import tyro
 
 from batchnav.config import bounded
 from batchnav.errors import ArgumentError, printable
-from batchnav.runtime.bundled import CONFIGS
+from batchnav.runtime.bundled import CONFIGS, find_config
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import new_run, next_command
 from batchnav.runtime.files import check_writable
@@ -141,9 +142,17 @@ def command(arguments: Sequence[str]) -> None:
     elif not {"-h", "--help"}.isdisjoint(arguments):
         print_help()
     else:
+        for name in filter(None, _given(arguments, "--config")):
+            find_config(name)  # raises for an unknown name, before imports that take seconds
         from batchnav.training import start  # imports PyTorch, which `--help` does not need
 
         start.start(["--help" if word == ALL_OPTIONS else word for word in arguments])
+
+
+def _given(arguments: Sequence[str], option: str) -> list[str]:
+    """Values of an option among arguments that are not parsed yet."""
+    after = [value for word, value in itertools.pairwise(arguments) if word == option]
+    return after + [word.partition("=")[2] for word in arguments if word.startswith(f"{option}=")]
 
 
 def print_help() -> None:

@@ -11,6 +11,7 @@ import re
 import shutil
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -130,16 +131,35 @@ def _sources(module: str) -> frozenset[Path]:
     found, todo = set(), [own]
     while todo:
         source = todo.pop()
-        if source in found or not source.is_file():
-            continue
-        found.add(source)
-        for name in _IMPORTED.findall(source.read_text(encoding="utf-8")):
-            # `from batchnav.a.b import c`: c may be a module
-            first, _, rest = name.partition(" import ")
-            base = package.joinpath(*first.split(".")[1:])
-            parts = [base / part.strip("() \n").split(" as ")[0] for part in rest.split(",")]
-            todo += [path.with_suffix(".py") for path in (base, *parts)] + [base / "__init__.py"]
+        if source not in found and (read := _read(source)) is not None:
+            found.add(source)
+            todo += read.imports
     return frozenset(found)
+
+
+class _Source(NamedTuple):
+    """A source file of the package."""
+
+    content: bytes
+    imports: tuple[Path, ...]
+    """Paths that the modules which it imports may have."""
+
+
+@functools.cache
+def _read(source: Path) -> _Source | None:
+    """A source file, read once; None where there is none."""
+    try:
+        content = source.read_bytes()
+    except OSError:
+        return None
+    package, imports = Path(__file__).parents[1], list[Path]()
+    for name in _IMPORTED.findall(content.decode("utf-8")):
+        # `from batchnav.a.b import c`: c may be a module
+        first, _, rest = name.partition(" import ")
+        base = package.joinpath(*first.split(".")[1:])
+        parts = [base / part.strip("() \n").split(" as ")[0] for part in rest.split(",")]
+        imports += [path.with_suffix(".py") for path in (base, *parts)] + [base / "__init__.py"]
+    return _Source(content, tuple(imports))
 
 
 _IMPORTED = re.compile(r"^(?:from|import) (batchnav[\w.]*(?: import (?:\([^)]*\)|[^\n]*))?)", re.MULTILINE)
@@ -157,7 +177,9 @@ def versioned_cache_folder(kind: str, module: str) -> Path:
     """
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
     for source in sorted(_sources(module)):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+        read = _read(source)
+        assert read is not None, "a source that _sources found"
+        digest.update(source.name.encode() + b"\0" + read.content)
     for folder in (cache_folder(), cache_folder() / kind):
         private_folder(folder)
     folder = private_folder(folder / f"{module}-{digest.hexdigest()[:16]}")
