@@ -123,7 +123,8 @@ def _first_small_box(vertices, faces, order, nodes, links, bounds_out):
                 centre, half = nodes[row, column], nodes[row, column + (2 if k == 2 else 4)]
                 if not (centre - half <= low and high <= centre + half):
                     return row, largest
-                bounds_out[row, k], bounds_out[row, 3 + k] = min(bounds_out[row, k], low), max(bounds_out[row, 3 + k], high)
+                bounds_out[row, k] = min(bounds_out[row, k], low)
+                bounds_out[row, 3 + k] = max(bounds_out[row, 3 + k], high)
     return _FINE, largest
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError, CheckpointError, EpisodeError
+from batchnav.navmesh.file import FARTHEST
 from batchnav.navmesh.heap import search_scratch, search_size
 from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
@@ -44,7 +45,6 @@ SEARCHERS = 8192
 """CUDA: largest number of threads that move people, each with memory for a path search."""
 SHAPES = {"person": PERSON, "cylinder": CYLINDER, "box": BOX}
 """Shapes of scripted bodies by name."""
-_FINITE = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +223,7 @@ class World:
     def ranges(self) -> dict[str, tuple[float, float]]:
         """Lowest and highest valid values of `state`, by name."""
         most, config = int(self.rules.most), self.config
-        plain = dict.fromkeys(self.state, (-_FINITE, _FINITE))
+        plain = dict.fromkeys(self.state, (-FARTHEST, FARTHEST))
         count = (0, 2**31 - 1)
         limits = {
             "count": (0, most), "radius": (0.0, 5.0), "height": (0.0, 5.0), "shape": (0, len(SHAPES) - 1),
