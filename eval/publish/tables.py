@@ -128,7 +128,7 @@ def agent(row: Row) -> str:
     notes += ["most probable actions"] if params.get("sample") is False else []
     notes += ["OpenGL"] if params.get("renderer") == "opengl" else []
     notes += ["initial scan"] if params.get("initial_scan") else []
-    notes += ["actuation noise"] if params.get("actuation_noise") else []
+    notes += [f"{kind} noise" for kind in ("actuation", "depth") if params.get(f"{kind}_noise")]
     notes += ["no GPS and compass"] if params.get("gps_compass") is False else []
     notes += [f"camera at {params['camera_height']:g} m"] if "camera_height" in params else []
     notes += [f"{params['hfov_deg']:g} degrees"] if "hfov_deg" in params else []
