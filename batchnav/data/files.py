@@ -8,6 +8,7 @@ import re
 import zlib
 from pathlib import Path
 from typing import Any, TypeGuard
+from xml.etree import ElementTree
 
 from batchnav.errors import BatchnavError
 from batchnav.runtime.files import read_regular, replacing
@@ -56,6 +57,11 @@ def read_text(path: Path, error: type[BatchnavError], gzipped: bool | None = Non
         raise error(f"{path}: is cut short: the gzip stream ends too early") from problem
     except (ValueError, zlib.error) as problem:
         raise error(f"{path}: is damaged ({problem}), expected text, or gzipped text") from problem
+
+
+def read_xml(path: Path, error: type[BatchnavError]) -> ElementTree.Element:
+    """The root of an XML file. Blank lines before the declaration are skipped, as most readers do. ParseError."""
+    return ElementTree.fromstring(read_text(path, error).lstrip("\ufeff \t\r\n"))
 
 
 def _unpack(data: bytes) -> bytes:

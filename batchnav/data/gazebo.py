@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from batchnav.data.files import read_text
+from batchnav.data.files import read_xml
 from batchnav.data.scenes.asset import Asset, Part
 from batchnav.data.scenes.source import merge_meshes
 from batchnav.errors import MeshError, printable, shortened
@@ -126,7 +126,7 @@ def model_file(folder: Path) -> Path | None:
     config, plain = folder / "model.config", folder / "model.sdf"
     if config.is_file():
         try:
-            rows = ET.fromstring(read_text(config, MeshError)).findall("sdf")
+            rows = read_xml(config, MeshError).findall("sdf")
         except ET.ParseError:
             rows = []
         home = os.path.abspath(folder)
@@ -588,7 +588,7 @@ def _is_ground(plane: TriangleMesh) -> bool:
 def _parse(path: Path) -> ET.Element:
     """The root of an SDF file. MeshError for any other file."""
     try:
-        root = ET.fromstring(read_text(path, MeshError))
+        root = read_xml(path, MeshError)
     except (ET.ParseError, ValueError) as error:
         raise MeshError(f"{path}: is not an SDF file ({error})") from error
     if root.tag != "sdf":

@@ -352,6 +352,15 @@ def test_names_and_chains_of_frames_take_time_in_proportion(tmp_path):
     assert time.process_time() - begin < 20
 
 
+def test_blank_lines_before_the_declaration_are_skipped(tmp_path):
+    write_model(tmp_path / "models" / "table", box("1 1 2"))
+    world = write_world(tmp_path / "a.world", "<include><uri>model://table</uri></include>")
+    for file in (world, tmp_path / "models" / "table" / "model.config", tmp_path / "models" / "table" / "new.sdf"):
+        file.write_text("\ufeff\n\n  " + file.read_text(), encoding="utf-8")
+    mesh, left_out = read_world(world)
+    assert np.ptp(bounds(mesh), axis=0) == pytest.approx([1, 1, 2], abs=1e-5) and str(left_out) == ""
+
+
 PLANE = "<visual name='v'><geometry><plane><size>100 100</size></plane></geometry></visual>"
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from batchnav.data.files import is_number, natural_order, read_json, read_text
+from batchnav.data.files import is_number, natural_order, read_json, read_xml
 from batchnav.data.scenes.annotations import ANNOTATIONS
 from batchnav.data.scenes.asset import Asset, Part, asset_of, unit, vector, with_descriptor
 from batchnav.data.scenes.source import STAGE_CONFIG, SceneSource, is_hidden, scene_id_of
@@ -41,7 +41,7 @@ def read_urdf(path: Path, positions: Mapping[str, float]) -> list[Part]:
     Raises MeshError where the file is not URDF, its joints form no tree, or a number cannot be read.
     """
     try:
-        robot = ET.fromstring(read_text(path, MeshError))
+        robot = read_xml(path, MeshError)
         links = {_named(link, "name"): link for link in robot.findall("link")}
         joints = {_link(joint, "child"): joint for joint in robot.findall("joint")}
         if len(links) > _MAX_LINKS:
