@@ -67,6 +67,14 @@ def test_help_and_version_do_not_import_heavy_packages(option, imported):
     assert "batchnav" in found.stdout
 
 
+@pytest.mark.parametrize("words", [("--config", "nope"), ("--config=nope",)])
+def test_an_unknown_configuration_is_named_without_slow_imports(words):
+    found = subprocess.run([sys.executable, "-c", LIGHT, "train", *words], capture_output=True, text=True)
+    *_, imported, message = found.stderr.splitlines()
+    assert found.returncode == 1 and message.startswith("error: nope: no such file or configuration, expected")
+    assert not {"torch", "numba"} & set(imported.split())
+
+
 HELPS = """
 import sys
 from batchnav.cli import main
