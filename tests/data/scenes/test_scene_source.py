@@ -185,7 +185,7 @@ def test_formats_that_are_not_read_are_named(tmp_path, name, what, caplog):
         assert [file.name for file in mesh_files_in(folder)] == ["room.glb"]
     if name != "scan.abc":
         assert f"left out {name}" in caplog.text and what in caplog.text
-        with pytest.raises(MeshError, match=what):
+        with pytest.raises(MeshError, match="is not an SDF file" if name == "office.world" else what):
             batchnav.load_scene(folder / name)
 
 
