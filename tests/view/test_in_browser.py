@@ -45,7 +45,7 @@ def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     episodes = write_episodes(folder / "mine.json.gz", [str(write_floor(folder / "floor.ply"))])
     evaluation = Evaluation(episodes, torch.device("cpu"), CONFIG)
-    players = {"<i>random": Seeing("random", CONFIG), "forward": ReferencePlayer("forward", CONFIG)}
+    players = {"<i>random": Seeing("random", CONFIG), "shortest_path": ReferencePlayer("shortest_path", CONFIG)}
     agents = {name: evaluation.play(player) for name, player in players.items()}
     return write_report(folder, evaluation, agents).as_uri()
 
