@@ -24,6 +24,9 @@ whose goal lies exactly between two headings would turn to and fro."""
 MAX_PASSES = 6
 """Steps aside, near a goal that is nearer than half a step, after which an agent stops."""
 
+SAME_PLACE = 1e-5
+"""Metres in the plane below which an agent stands at its goal, whatever the goal's height in its file."""
+
 
 class ForwardAgent:
     """Moves forward, and stops within `radius` of the goal in tasks with a goal sensor.
@@ -48,9 +51,11 @@ class ForwardAgent:
         return torch.where(self.distance(observations) < self.radius, STOP, actions)
 
     def distance(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Distance to the goal in space, f32 [N], metres."""
+        """Distance to the goal in space, f32 [N], metres; 0 at the goal's place, as a path to it has no length there."""
         in_plane = observations[GOAL_SENSOR][:, 0]
-        return in_plane if self._goal is None else torch.hypot(in_plane, (self._goal - self._position)[:, 1])
+        if self._goal is None:
+            return in_plane
+        return torch.where(in_plane < SAME_PLACE, 0.0, torch.hypot(in_plane, (self._goal - self._position)[:, 1]))
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
         """Actions outside the stopping radius, i64 [N]."""
