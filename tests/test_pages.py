@@ -119,9 +119,11 @@ def test_blocks_run_on_a_gpu(page, folder):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_that_tests_do_not_run_parse(page):
+def test_commands_that_tests_do_not_run_parse(page, folder):
     """Check options, configuration names and values of blocks that tests do not run."""
     for block in blocks(page):
+        if block.file:
+            (folder / block.file).write_text(block.text)
         for command in block.text.replace("\\\n", " ").splitlines() if block.language == "sh" and block.needs else ():
             words = shlex.split(command, comments=True)
             if words[:3] == ["batchnav", "train", "anticipation"]:

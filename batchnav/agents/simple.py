@@ -51,7 +51,7 @@ class ForwardAgent:
         return torch.where(self.distance(observations) < self.radius, STOP, actions)
 
     def distance(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Distance to the goal in space, f32 [N], metres; 0 at the goal's place, as a path to it has no length there."""
+        """Distance to the goal in space, f32 [N], metres; 0 at the goal's place: the path has no length."""
         in_plane = observations[GOAL_SENSOR][:, 0]
         if self._goal is None:
             return in_plane

@@ -8,6 +8,7 @@ human_0_waypoint_0_position     where it starts, or `human_0_start_position`; wi
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,12 +72,13 @@ def with_people(
         scene: their scene.
         config: number and size of the people.
         body: the robot's size; None: the default.
-        seed: seed of the people.
+        seed: seed of the people, who differ from scene to scene.
     """
     body, bank = body or BodyConfig(), SceneBank.pack([scene], "cpu")
     table = episode_table(episodes, [scene.name], "cpu")
     sim = Simulator(
-        bank, len(episodes), body, lambda sim: PointNav(sim, PointNavConfig(), table), seed,
+        bank, len(episodes), body, lambda sim: PointNav(sim, PointNavConfig(), table),
+        seed + zlib.crc32(scene.name.encode("utf-8", "surrogatepass")),
         make_world=lambda sim: World(bank, sim.bodies, sim.sampling, body, config),
     )  # fmt: skip
     sim.reset()

@@ -22,7 +22,8 @@ EXTRAS = {
     "collada": (("pycollada",), "COLLADA meshes (.dae)"),
     "export": (("onnx", "onnxscript", "onnxruntime"), "batchnav export"),
     "viewer": (("viser",), "batchnav view"),
-    "adapters": (("stable-baselines3", "skrl", "rsl-rl-lib", "torchrl"), "other RL libraries"),
+    "adapters": (("stable-baselines3", "skrl", "rsl-rl-lib", "torchrl", "pettingzoo"), "other RL libraries"),
+    "ros2": (("onnxruntime", "rosbags"), "the ROS 2 node and recorded drives"),
     "video": (("av",), "MP4 videos"),
 }
 """Optional packages by extra, and their purpose. Those of "cuda" depend on the machine; "policies" is for wheels."""

@@ -20,14 +20,14 @@ def test_doctor_says_what_is_here_and_what_to_install(run, monkeypatch):
     text = run("doctor")
     assert "NCCL" in text
     for word in ("batchnav", "Python", "moderngl", "extra viewer", "cache folder", "OpenGL", "renderers"):
-        assert f"│ {word}" in text
+        assert f"\n {word} " in text
 
     def missing(name):
         raise OSError(name)
 
     monkeypatch.setattr(gl.ctypes, "CDLL", missing)
     text = run("doctor")
-    assert "apt-get install libegl1" in text and "no context" in text
+    assert "libegl1" in text and "no context" in text
 
 
 def test_doctor_names_missing_extras_and_its_version(monkeypatch):

@@ -75,7 +75,7 @@ def test_progress_names_agent_steps_and_time_left(tmp_path, monkeypatch):
         evaluation.play(ReferencePlayer(name, NavConfig(task=PointNavConfig(max_steps=30))))
     random, greedy = ([line for line in lines if name in line] for name in ("random", "greedy"))
     assert random[0] == "episodes of random: 0 of 3, step 1 of at most 30"  # the first step compiles kernels
-    assert random[1].startswith("episodes of random: 1 of 3, step 17 of at most 30, at most ")
+    assert random[1].startswith("episodes of random: 0 of 3, step 17 of at most 30, at most ")
     assert greedy[-1] == "episodes of greedy: 3 of 3, step 17 of at most 30"
 
 
