@@ -17,6 +17,6 @@ RUN pip install --no-cache-dir --constraint constraints.txt --extra-index-url "$
 
 # The driver's parts that a container gets: compute for training, graphics for EGL.
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility,graphics
-WORKDIR /work
+WORKDIR /workspace
 ENTRYPOINT ["batchnav"]
 CMD ["--help"]
