@@ -30,6 +30,7 @@ _PUBLIC = {
     "OpenGLRenderer": "batchnav.renderers.opengl.renderer",
     "render": "batchnav.sensors.scene_images",
     "NavConfig": "batchnav.envs.config",
+    "ScriptedBodies": "batchnav.world.world",
     "NavEnv": "batchnav.envs.nav",
     "PointNavEnv": "batchnav.envs.nav",
     "SceneStream": "batchnav.envs.stream",

@@ -24,5 +24,6 @@ from batchnav.scene.scene import Scene as Scene
 from batchnav.sensors.camera import load_camera_info as load_camera_info
 from batchnav.sensors.scene_images import render as render
 from batchnav.types import TriangleMesh as TriangleMesh
+from batchnav.world.world import ScriptedBodies as ScriptedBodies
 
 __version__: str

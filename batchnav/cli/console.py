@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -86,15 +85,3 @@ def part_of(options: Any) -> Callable[[EpisodeDataset], EpisodeDataset]:
 
     chosen = options.content_scenes, options.skip_missing
     return lambda dataset: part_to_play(dataset, options.scenes_dir, *chosen)
-
-
-_RENAMED = {"--no-sample": "--deterministic"}
-"""Options of the previous minor version, with their names of today."""
-
-
-def renamed(arguments: Sequence[str]) -> list[str]:
-    """A command line with the options' names of today; former names are logged as a warning."""
-    for word in arguments:
-        if word in _RENAMED:
-            logging.getLogger(__name__).warning("%s: this option is now %s", word, _RENAMED[word])
-    return [_RENAMED.get(word, word) for word in arguments]

@@ -25,7 +25,7 @@ from typing import Literal
 
 import tyro
 
-from batchnav.cli.console import check_options, renamed
+from batchnav.cli.console import check_options
 from batchnav.config import bounded
 from batchnav.data.files import SCENES_DIR
 from batchnav.errors import ArgumentError
@@ -135,7 +135,7 @@ def parse(arguments: Sequence[str]) -> Options:
         if word.startswith("--"):
             kept = changes if word.startswith("--env.") else words
         kept.append(word)
-    return replace(parse_options(Options, "batchnav evaluate", renamed(words), __doc__), env=tuple(changes))
+    return replace(parse_options(Options, "batchnav evaluate", words, __doc__), env=tuple(changes))
 
 
 def command(arguments: Sequence[str]) -> None:

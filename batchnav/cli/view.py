@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from batchnav.cli.console import part_of, renamed, show
+from batchnav.cli.console import part_of, show
 from batchnav.cli.interrupts import STATUS
 from batchnav.data.files import SCENES_DIR
 from batchnav.runtime.command_line import parse_options
@@ -112,7 +112,7 @@ def next_step(options: Options) -> str:
 
 def parse(arguments: Sequence[str]) -> Options:
     """The options of a command line."""
-    return parse_options(Options, "batchnav view", renamed(arguments), __doc__)
+    return parse_options(Options, "batchnav view", arguments, __doc__)
 
 
 def session_of(options: Options) -> Session:

@@ -236,7 +236,7 @@ class EnvOptions:
     def __post_init__(self):
         if not isinstance(self.scripted_bodies, ScriptedBodies | None):
             found = shortened(self.scripted_bodies)
-            raise ArgumentError(f"scripted_bodies: found {found}, expected batchnav.world.ScriptedBodies")
+            raise ArgumentError(f"scripted_bodies: found {found}, expected batchnav.ScriptedBodies")
         if not isinstance(self.renderer, str):
             raise ArgumentError(f"renderer: found {shortened(self.renderer)}, expected a name")
         if self.output not in OUTPUTS:

@@ -182,11 +182,15 @@ if __name__ == "__main__":
 
 WIDTH = 80
 """Smallest width of a table, columns."""
+MOST_METRICS = 8
+"""Number of metrics that fit a line of `WIDTH` beside a scene's name."""
 
 
 def print_scenes(title: str, scenes: Mapping[str, Summary], metrics: Sequence[Metric]) -> None:
-    """Print the mean of each shown metric, one line per scene."""
+    """Print the mean of each shown metric, one line per scene; the headline metrics where the others do not fit."""
     shown = [metric.name for metric in metrics if metric.shown]
+    if len(shown) > MOST_METRICS:
+        shown = [metric.name for metric in metrics if metric.headline]
     table = Table("scene", title=title, **STYLE)
     table.columns[0].overflow = "fold"
     for name in ("episodes", *shown):

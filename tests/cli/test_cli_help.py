@@ -13,7 +13,7 @@ import yaml
 import batchnav
 from batchnav.agents.registry import REFERENCE_AGENTS
 from batchnav.cartpole.program import BACKENDS
-from batchnav.cli import COMMANDS, SLOW, bench, evaluate, navmesh, view
+from batchnav.cli import COMMANDS, SLOW, bench, navmesh
 from batchnav.cli.data import SUBCOMMANDS
 from batchnav.cli.train import PROGRAMS
 
@@ -111,14 +111,8 @@ def test_the_help_names_what_there_is(run, capsys):
     assert set(re.findall(r"^  batchnav ([a-z]+)", texts["--help"], re.MULTILINE)) == {*COMMANDS}
     assert all(name in texts["--help"] for name in (*PROGRAMS, *SUBCOMMANDS, *bench.SUBCOMMANDS, *navmesh.SUBCOMMANDS))
     assert all(re.search(rf"\b{name}\b", texts["evaluate"]) for name in REFERENCE_AGENTS)
-    assert "--deterministic" in texts["evaluate"] and "--no-sample" not in texts["evaluate"]
+    assert "--deterministic" in texts["evaluate"]
     assert all(name in texts["train"] for name in (*BACKENDS, "cartpole_cpu", "cartpole_h200"))
-
-
-def test_the_former_name_of_an_option_works_with_a_warning(caplog):
-    assert evaluate.parse(["greedy", "--no-sample"]) == evaluate.parse(["greedy", "--deterministic"])
-    assert view.parse(["--no-sample"]).deterministic
-    assert "--no-sample: this option is now --deterministic" in caplog.text
 
 
 @pytest.mark.parametrize("command", SLOW)

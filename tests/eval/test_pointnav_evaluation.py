@@ -29,6 +29,7 @@ from batchnav.policy.weights import save_policy
 from batchnav.report.results import print_agents, print_scenes
 from batchnav.tasks import TASKS
 from batchnav.tasks.goal_task import METRIC_SPECS, METRICS
+from batchnav.tasks.socialnav import SocialNav
 
 
 def test_greedy_on_open_floors(rooms, tmp_path):
@@ -54,6 +55,16 @@ def test_a_scene_is_one_line_of_80_columns(capsys, monkeypatch):
     print_scenes("by scene", {"house:1100012": summary}, METRIC_SPECS)
     text = capsys.readouterr().out
     assert re.search(r"house:1100012 +10 +0\.500 +0\.500 +0\.500 +0\.500 +412\.5 +0\.500 ", text)
+
+
+def test_many_metrics_of_a_scene_are_its_headline_ones(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    metrics = SocialNav.metric_specs
+    played = {metric.name: np.full(10, 0.25) for metric in metrics if not metric.binary}
+    played |= {metric.name: np.array([0.0, 1.0] * 5) for metric in metrics if metric.binary}
+    print_scenes("by scene", {"house:1100012": summarise(played | {"scene": np.zeros(10)}, metrics)}, metrics)
+    text = capsys.readouterr().out
+    assert "…" not in text and re.search(r"house:1100012 +10 +0\.500 +0\.250 +0\.250 +0\.500 +0\.250 +0\.250 ", text)
 
 
 @pytest.mark.parametrize("names", [["pointnav_waypoint_small"], ["pointnav_plan_small", "greedy"]])
