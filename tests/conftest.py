@@ -44,6 +44,12 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.write_line(f"left out: tests that need {what}")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Seed PyTorch before a test's fixtures, so that its networks do not depend on the tests that ran before it."""
+    torch.manual_seed(0)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Fail tests that skip in CI, since its machine meets every requirement."""
