@@ -214,7 +214,8 @@ def several_goals(episode: Episode) -> str:
     """
     if len(episode.goals) == 1:
         return ""
-    return f"field 'goals': found {len(episode.goals)}, expected 1"
+    tours = "the task sequence plays files whose first episode has several goals"
+    return f"field 'goals': found {len(episode.goals)}, expected 1 as in the first episode; {tours}"
 
 
 def scene_rows(episodes: Sequence[Episode], scene_names: Sequence[str]) -> list[int]:

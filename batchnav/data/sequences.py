@@ -11,9 +11,10 @@ from typing import Any
 
 from batchnav.data.episodes import Episode, Goal
 
-POINT, CATEGORY, INSTANCE = "point", "category", "instance"
-SUBTASK_KINDS = (POINT, CATEGORY, INSTANCE)
-"""Kinds of the goals of subtasks, by number: a place; any object of a category; the object that an image shows."""
+POINT, CATEGORY, INSTANCE, DESCRIPTION = "point", "category", "instance", "description"
+SUBTASK_KINDS = (POINT, CATEGORY, INSTANCE, DESCRIPTION)
+"""Kinds of the goals of subtasks, by number: a place; any object of a category; the object that an image shows; the
+object that words describe."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Subtask:
     category: str = ""
     """Category of the object; for a place: of the cylinder that stands there, as in MultiON, "" for none."""
     object_id: str = ""
-    """Number of the object, as "12", for an instance; "" otherwise."""
+    """Number of the object, as "12", for an instance or a description; "" otherwise."""
     image: int = 0
     """Number of the image among those of the object, for an instance."""
     children_object_categories: tuple[str, ...] = ()
@@ -36,7 +37,7 @@ class Subtask:
     @property
     def goal_name(self) -> str:
         """Name of the goal among those of the scene bank; "" for a place without a cylinder."""
-        return instance_name(self.object_id) if self.kind == INSTANCE else self.category
+        return instance_name(self.object_id) if self.kind in (INSTANCE, DESCRIPTION) else self.category
 
 
 def instance_name(object_id: int | str) -> str:

@@ -187,8 +187,8 @@ def format_of(file: EpisodeFile) -> str:
 def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,)) -> EpisodeDataset:
     """Read an episode file of any kind, and the files in its folder `content`.
 
-    Formats: PointNav and ImageNav; ObjectNav (HM3D v1 and v2, Matterport3D, HSSD, OVON); Instance ImageNav (HM3D v3);
-    and those that you add to `batchnav.data.formats.FORMATS`.
+    Formats: PointNav and ImageNav, with one goal or several; ObjectNav (HM3D v1 and v2, Matterport3D, HSSD, OVON);
+    Instance ImageNav (HM3D v3); GOAT-Bench; MultiON; and those that you add to `batchnav.data.formats.FORMATS`.
 
     Args:
         path: the split's file. The files of its `content_scenes_path`, by default the folder `content` in the same
@@ -196,7 +196,7 @@ def load_episodes(path: str | Path, content_scenes: Sequence[str] = (ALL_SCENES,
         content_scenes: short names of the scenes to read, as `Adrian` for gibson/Adrian.glb; "*" reads all.
 
     Returns the episodes in the order of the files, with the goals of their scenes: metres, quaternions [x, y, z, w].
-    ObjectNav's episodes of a scene are numbered from 0, as by Habitat's loader.
+    Episodes of a scene are numbered from 0, as by Habitat's loaders, where the goals are objects.
 
     Raises EpisodeError with file, episode or goal, and field for: a file that is not gzipped JSON, or is truncated; a
     field that is missing, not finite or of the wrong length; a rotation that is not a unit quaternion; an episode
@@ -229,6 +229,17 @@ def in_scenes(episodes: list[AnyEpisode], scenes: Sequence[str], path: Path) -> 
     if not episodes:
         raise EpisodeError(f"{path}: found no episodes, expected at least one in it or in files {CONTENT}")
     return episodes
+
+
+def numbered(episodes: Iterable[AnyEpisode]) -> list[AnyEpisode]:
+    """The episodes with the ids that Habitat's loader gives them: numbers from 0 in each scene."""
+    counts: dict[str, int] = {}
+    found = []
+    for episode in episodes:
+        number = counts.get(episode.scene_id, 0)
+        counts[episode.scene_id] = number + 1
+        found.append(dataclasses.replace(episode, episode_id=str(number)))
+    return found
 
 
 def write_split(

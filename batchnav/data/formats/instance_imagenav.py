@@ -126,7 +126,8 @@ def _camera_of(row: Any, where: str) -> tuple[float, ...]:
         raise EpisodeError(f"{where}: field 'hfov': found {shortened(hfov)}, expected {low:g} to {high:g} degrees")
     x, y, z, w = rotation
     length, roll = math.sqrt(x * x + y * y + z * z + w * w), 2.0 * (x * y + w * z)
-    if abs(length - 1.0) > ROTATION_TOLERANCE or abs(roll) > ROTATION_TOLERANCE:
+    is_upside_down = 1.0 - 2.0 * (x * x + z * z) < -ROTATION_TOLERANCE
+    if abs(length - 1.0) > ROTATION_TOLERANCE or abs(roll) > ROTATION_TOLERANCE or is_upside_down:
         raise EpisodeError(
             f"{where}: field 'rotation': found {list(rotation)}, expected a unit quaternion [x, y, z, w] without roll"
         )

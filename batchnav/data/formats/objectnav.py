@@ -7,7 +7,6 @@ this one: scene and id together identify an episode.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from batchnav.data.formats.dataset import (
     common_fields,
     in_scenes,
     names_of,
+    numbered,
     numbers_of,
     plain_fields,
     read_parts,
@@ -146,7 +146,7 @@ def read(file: EpisodeFile, content_scenes: Sequence[str]) -> EpisodeDataset:
     goals: dict[str, list[FileGoal]] = {}
     ids: dict[str, dict[str, int]] = {}
     for part in read_parts(file, content_scenes):
-        for key, values in _category_ids(part.data, part.path).items():
+        for key, values in category_ids(part.data, part.path).items():
             ids[key] = ids.get(key) or values
             if values and ids[key] != values:
                 raise EpisodeError(
@@ -158,7 +158,7 @@ def read(file: EpisodeFile, content_scenes: Sequence[str]) -> EpisodeDataset:
     episodes = in_scenes(episodes, content_scenes, file.path)
     annotation_key = next((key for key in ANNOTATION_IDS if key in ids), ANNOTATION_IDS[0])
     header = header_of(ids.get(TASK_IDS, {}), ids.get(annotation_key, {}), annotation_key)
-    dataset = EpisodeDataset(_numbered(episodes), "category", goals, header)
+    dataset = EpisodeDataset(numbered(episodes), "category", goals, header)
     _check_categories(dataset, file.path)
     return dataset
 
@@ -182,7 +182,7 @@ def write(dataset: EpisodeDataset, path: Path, content: bool | None) -> None:
     write_split(dataset.episodes, path, content is not False, rows)
 
 
-def _category_ids(data: dict, path: Path) -> dict[str, dict[str, int]]:
+def category_ids(data: dict, path: Path) -> dict[str, dict[str, int]]:
     """The maps from categories to ids that a file has."""
     found = {key: data[key] for key in (TASK_IDS, *ANNOTATION_IDS) if key in data}
     for key, ids in found.items():
@@ -306,17 +306,6 @@ def _is_view_point(row: Any) -> bool:
         isinstance(state.get(name), list) and len(state[name]) == size and all(map(is_number, state[name]))
         for name, size in (("position", 3), ("rotation", 4))
     )
-
-
-def _numbered(episodes: list[ObjectNavEpisode]) -> list[ObjectNavEpisode]:
-    """The episodes with the ids that Habitat's loader gives them: numbers from 0 in each scene."""
-    counts: dict[str, int] = {}
-    numbered = []
-    for episode in episodes:
-        number = counts.get(episode.scene_id, 0)
-        counts[episode.scene_id] = number + 1
-        numbered.append(dataclasses.replace(episode, episode_id=str(number)))
-    return numbered
 
 
 def _check_categories(dataset: EpisodeDataset, path: Path) -> None:

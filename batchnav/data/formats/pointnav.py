@@ -1,4 +1,6 @@
-"""PointGoal and ImageGoal episodes in Habitat's format: gzipped JSON, one object per episode.
+"""PointGoal and ImageGoal episodes in Habitat's format, and tours: gzipped JSON, one object per episode.
+
+A tour has several goals in an episode, which are visited in their order; the task `sequence` plays it.
 
 The schema is habitat-lab's `NavigationEpisode`: positions in metres, rotations as quaternions [x, y, z, w]. Extra keys
 would stop Habitat's loader, so further facts about an episode go into its `info`.
@@ -27,11 +29,14 @@ from batchnav.data.formats.dataset import (
     rotation_in,
     write_split,
 )
+from batchnav.data.sequences import POINT, SequenceEpisode, Subtask
 from batchnav.errors import EpisodeError, shortened
 
+_READ = "GOAT-Bench", "MultiON", "InstanceImageNav", "ObjectNav"
+"""Tasks with a format of their own."""
 OTHER_TASKS = {
-    "tasks": "GOAT-Bench (a sequence of goals)",
-    "object_index": "MultiON (a sequence of objects)",
+    "tasks": "GOAT-Bench",
+    "object_index": "MultiON",
     "goal_image_id": "InstanceImageNav",  # before ObjectNav: its episodes have a category too
     "object_category": "ObjectNav",
     "object_id": "ObjectNav",
@@ -53,6 +58,29 @@ def read(file: EpisodeFile, content_scenes: Sequence[str]) -> EpisodeDataset:
     return EpisodeDataset(in_scenes(episodes, content_scenes, file.path))
 
 
+def is_tour(file: EpisodeFile) -> bool:
+    """True for a file whose first episode has several goals, without the marks of another task."""
+    goals, first = file.first.get("goals"), file.first
+    if not isinstance(goals, list) or len(goals) < 2:
+        return False
+    return not any(key in part for part in (file.data, first, *goals) if isinstance(part, dict) for key in OTHER_TASKS)
+
+
+def read_tours(file: EpisodeFile, content_scenes: Sequence[str]) -> EpisodeDataset:
+    """The tours of a split; see `load_episodes`."""
+    found = read(file, content_scenes)
+    tours = [SequenceEpisode(**vars(each), subtasks=(Subtask(POINT),) * len(each.goals)) for each in found]
+    return EpisodeDataset(tours, "sequence")
+
+
+def write_tours(dataset: EpisodeDataset, path: Path, content: bool | None) -> None:
+    """Write tours as PointNav episodes with several goals. EpisodeError for goals that are no places."""
+    for episode in dataset:
+        if any(subtask != Subtask(POINT) for subtask in episode.subtasks):
+            raise EpisodeError(f"{episode.label}: found goals that are objects, expected a tour of places")
+    write(dataset, path, content)
+
+
 def scenes_played(path: str | Path) -> set[str]:
     """Short names (`scene_name`) of the scenes of a split; files in its folder `content` are listed, not read."""
     file = EpisodeFile(path)
@@ -64,7 +92,7 @@ def write(dataset: EpisodeDataset, path: Path, content: bool | None) -> None:
     """Write PointNav or ImageNav episodes in Habitat's format; see `EpisodeDataset.save`."""
 
     def rows(episodes: Sequence[Episode], scene_id: str) -> dict[str, Any]:
-        return {"episodes": [plain_fields(each, list(map(_plain_goal, each.goals))) for each in episodes]}
+        return {"episodes": [plain_fields(each, list(map(plain_goal, each.goals))) for each in episodes]}
 
     write_split(dataset.episodes, path, bool(content), rows)
 
@@ -97,6 +125,11 @@ def _goal(data: Any, where: str) -> Goal:
     if not isinstance(data, dict):
         raise EpisodeError(f"{where}: found {shortened(data)}, expected an object")
     refuse_other_tasks(data, where)
+    return place_of(data, where)
+
+
+def place_of(data: dict, where: str) -> Goal:
+    """A goal's place from its JSON value, and its radius and rotation where it has them. EpisodeError otherwise."""
     radius = data.get("radius")
     if radius is not None and not (is_number(radius) and radius > 0):
         raise EpisodeError(f"{where}: field 'radius': found {shortened(radius)}, expected metres > 0, or null")
@@ -108,15 +141,15 @@ def refuse_other_tasks(data: dict, where: str) -> None:
     """EpisodeError, which begins with `where`, for a JSON object with a key of another task."""
     for key, task in OTHER_TASKS.items():
         if key in data:
-            expected = "ObjectNav or Instance ImageNav; add a format of your own (`batchnav.data.formats.FORMATS`)"
-            if task in ("ObjectNav", "InstanceImageNav"):
+            expected = "or of another task with a format; add a format of your own (`batchnav.data.formats.FORMATS`)"
+            if task in _READ:
                 expected = "as the first episode of the file is"
             raise EpisodeError(
                 f"{where}: field {key!r}: found episodes of {task}, expected those of PointNav or ImageNav, {expected}"
             )
 
 
-def _plain_goal(goal: Goal) -> dict:
+def plain_goal(goal: Goal) -> dict:
     """A goal as JSON values. Without a rotation it has the keys of Habitat's goals alone."""
     rotation = {} if goal.rotation is None else {"rotation": list(goal.rotation)}
     return {"position": list(goal.position), "radius": goal.radius, **rotation}
@@ -124,3 +157,5 @@ def _plain_goal(goal: Goal) -> dict:
 
 FORMAT = Format(lambda file: bool(file.data), read, write)
 """Files without the marks of another task: PointNav's and ImageNav's."""
+TOUR = Format(is_tour, read_tours, write_tours)
+"""PointNav files whose first episode has several goals."""
