@@ -142,7 +142,7 @@ PERSON, CYLINDER, BOX = 0, 1, 2
 MAX_BODIES = 8
 """Largest number of people and standing objects in a world."""
 NUM_APPEARANCES = 16
-"""Number of rows of the palette that bodies' colours are drawn from."""
+"""Number of rows of the palette that people's colours are drawn from; the rows after them are MultiON's cylinders'."""
 
 
 class Metric(NamedTuple):

@@ -28,6 +28,7 @@ from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.world.standing import StandingBodies
 from batchnav.world.world import ScriptedBodies, Walker, World, check_people
 
 _log = logging.getLogger(__name__)
@@ -181,6 +182,20 @@ def people_of(
         return None
     check_people(bank, table.scene, people)
     return people
+
+
+def standing_in(episodes: Any, task: Any, kind: GoalKind, world: Any) -> StandingBodies | None:
+    """The bodies that stand in fixed episodes; None where there are none, and for a table, which has none.
+
+    ArgumentError in a world with people, scripted bodies or several robots.
+    """
+    if episodes is None or isinstance(episodes, EpisodeTable) or not any(map(kind.standing, episodes)):
+        return None
+    if world is not None:
+        raise ArgumentError(
+            "people, scripted_bodies: found bodies with episodes whose goals stand as bodies, expected none of them"
+        )
+    return StandingBodies([kind.standing(episode) for episode in episodes], task.state.table_index)
 
 
 def world_maker(

@@ -28,6 +28,7 @@ from batchnav.envs.arguments import (
     check_shared,
     for_bodies,
     people_of,
+    standing_in,
     table_of,
     with_goals_of_file,
     with_missing_goals,
@@ -251,6 +252,9 @@ class NavEnv(gym.vector.VectorEnv):
         """Input of the observation sources: cameras, images and shared results of the current step."""
         if (world := self.sim.world) is not None:
             self.frame.show_bodies(world.drawn, world.world_index, world.own_body)
+        self._standing = standing_in(episodes, self.task, kind_of(task), world)
+        if self._standing is not None:
+            self.frame.show_bodies(self._standing.bodies)
         if self.stream is not None:
             self.stream.begin(self.sim)
         elif episodes is None:
@@ -306,8 +310,9 @@ class NavEnv(gym.vector.VectorEnv):
             scenes = load_played_scenes(dataset, scenes_dir, whole.body.navmesh, appearance, device)
         with named(dataset):
             played: Any = dataset.episodes
-            if isinstance(scenes, SceneBank) and not any(COUNT in each.info for each in dataset):
-                played = kind_of(task).table(played, scenes)
+            kind = kind_of(task)
+            if isinstance(scenes, SceneBank) and not any(COUNT in each.info or kind.standing(each) for each in dataset):
+                played = kind.table(played, scenes)
             return cls(scenes, num_envs, device, seed, task, config, sensors, played, **options)
 
     @property
@@ -479,6 +484,8 @@ class NavEnv(gym.vector.VectorEnv):
     def _observe(self, out: Observation) -> Observation:
         if self.sim.world is not None:
             self.sim.world.show()
+        if self._standing is not None:
+            self._standing.show()
         write_observations(self.frame, self.sources, out)
         return out
 

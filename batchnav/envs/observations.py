@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from gymnasium import spaces
 
 from batchnav.config import Registry
+from batchnav.data.goals.embedding import GOAL_EMBEDDING, GoalEmbeddingSensor
 from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.observations import MAP_SPECS, WAYPOINT, MapObservation
@@ -80,6 +81,7 @@ SOURCES = Registry({
     **{name: lambda config, sensor=sensor: sensor() for name, sensor in POSE_SENSORS.items()},
     GOAL_HFOV: lambda config: GoalHfov(),
     **SCAN_SENSORS,
+    GOAL_EMBEDDING: GoalEmbeddingSensor(),
 })  # fmt: skip
 """Sensors without a camera, by name: functions of a `NavConfig` that return an `ObservationSource`. Camera sensors are
 in `batchnav.sensors.SENSORS`. A sensor with settings of its own has an attribute `Config`, their frozen dataclass, and

@@ -68,6 +68,7 @@ MEANINGS = {
     "objectgoal": "Index of the goal's category in environment.task.categories.",
     "goal_mask": "255 where the pixel shows an object of the goal's category, else 0.",
     "imagegoal": "Red, green and blue, 0 to 255, of the image at the goal.",
+    "goal_embedding": "Embedding of the goal's category or description, from the file in environment.goal_embedding.",
     "goal_hfov": "Horizontal field of view of the camera that took imagegoal, radians.",
 }  # fmt: skip
 """Meaning of an observation by the sensor's name; sensors of other cameras have a prefix."""

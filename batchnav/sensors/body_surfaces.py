@@ -25,8 +25,10 @@ PALETTE = (
     (200, 60, 50), (60, 110, 190), (70, 150, 80), (230, 190, 60), (130, 80, 160), (235, 235, 230), (45, 45, 55),
     (220, 130, 60), (120, 190, 210), (170, 110, 80), (215, 120, 160), (90, 100, 110), (150, 170, 60), (40, 70, 110),
     (190, 180, 160), (110, 40, 50),
+    (255, 0, 0), (0, 48, 0), (0, 1, 135), (255, 237, 0), (255, 255, 255), (247, 0, 255), (0, 0, 0), (0, 255, 255),
 )  # fmt: skip
-"""Colours of bodies by `MovingBodies.appearance`, modulo the length."""
+"""Colours of bodies by `MovingBodies.appearance`, modulo the length: `NUM_APPEARANCES` of people, then those of
+MultiON's cylinders: red, green, blue, yellow, white, pink, black, cyan."""
 HEADS = ((240, 205, 180), (200, 150, 115), (145, 95, 65), (85, 55, 40))
 """Colours of heads by `MovingBodies.appearance`, modulo the length."""
 FIRST_INSTANCE = 2**24

@@ -27,6 +27,7 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 from batchnav.sim.simulator import MAX_SNAP_DISTANCE, MAX_SNAP_HEIGHT
 from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.world.standing import StandingBody
 
 DISTANCE_TOLERANCE = 0.01
 """Tolerance between an episode's stated geodesic distance and the navmesh's, metres, since files round distances."""
@@ -171,6 +172,10 @@ class GoalKind:
     def table(self, episodes: Sequence[Any], bank: SceneBank) -> EpisodeTable:
         """The episodes as tensors for the task. EpisodeError for a scene or a goal that the bank does not have."""
         raise NotImplementedError
+
+    def standing(self, episode: Any) -> Sequence[StandingBody]:
+        """Bodies that stand in an episode, which sensors see and which stop nobody."""
+        return ()
 
     def goal_name(self, episode: Any) -> str:
         """Name of the episode's goal among those of the bank; "" for a place."""
