@@ -44,13 +44,13 @@ def seen(device, bodies, names=ALL, settings=None, camera=CAMERA):
 
 
 def test_a_person_has_a_colour_a_head_a_category_and_an_id(device):
-    found, bank = seen(device, ahead(device, PERSON, appearance=18))
+    found, bank = seen(device, ahead(device, PERSON, appearance=34))
     number = bank.categories.index("person")
     body, head = found["instance"][0, 0] == FIRST_INSTANCE, found["semantic"][0, 0] == number
     np.testing.assert_array_equal(body, head)
     assert 0.05 < body.mean() < 0.3 and number > 0
     colors = found["rgb"][0].transpose(1, 2, 0)[body].astype(float)
-    parts = [np.array(PALETTE[18 % len(PALETTE)]), np.array(HEADS[18 % len(HEADS)])]
+    parts = [np.array(PALETTE[34 % len(PALETTE)]), np.array(HEADS[34 % len(HEADS)])]
     shares = [colors / part for part in parts]  # each pixel is one of the two colours, times its light
     off = np.min([np.ptp(share, axis=1) for share in shares], axis=0)
     assert off.max() < 0.06 and {int(np.argmin([np.ptp(s[k]) for s in shares])) for k in range(len(colors))} == {0, 1}
