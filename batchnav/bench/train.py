@@ -21,7 +21,7 @@ tuning, which TORCHINDUCTOR_COORDINATE_DESCENT_TUNING=1 turns on.
 Several processes (docs/howto/several_gpus.md) each have that many environments and minibatch frames, and a share of the
 houses. Rates are totals; "per_gpu" is the rate of one process. "communication" is the share of the loop spent on
 summing gradients over processes, including the wait for the slowest process. "all_reduce" is the duration of one sum
-without waiting, seconds.
+without waiting, seconds. "busy" is the rest of an update for each process, seconds.
 
 The policy is untrained, but its stop action is made rare, so that episodes last as long as those of a trained agent.
 """
@@ -223,6 +223,8 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
     if ranks.is_distributed:
         rows[0] |= {"per_gpu": rows[0]["value"] / ranks.world_size, "all_reduce": time_all_reduce(learner)}
         rows[0]["communication"] = float(np.median(whole["sum"] / whole["loop"]))
+        mine = float(np.median(whole["loop"] - whole["sum"])), rows[0]["host_cores"]
+        rows[0]["busy"], rows[0]["host_cores"] = (list(found) for found in zip(*ranks.all_gather(mine), strict=True))
     if ranks.is_rank_zero:
         print_row(rows[0], name)
     return rows
@@ -239,7 +241,7 @@ def print_row(row: dict, name: str) -> None:
     print(
         f"{name} {params['height']}x{params['width']} N={params['num_envs']}: {row['value']:,.0f} frames/s, {several}"
         f"{row['share_of_policy_only']:.0%} of policy-only; us per frame: {parts}; "
-        f"host cores {row['host_cores']:.2f}; GB: {row['gigabytes']}",
+        f"host cores {np.max(row['host_cores']):.2f}; GB: {row['gigabytes']}",
         flush=True,
     )
 

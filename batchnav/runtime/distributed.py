@@ -19,12 +19,15 @@ rank prints the reason once.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import json
 import os
 import platform
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -51,6 +54,8 @@ SILENT_BEATS = 50
 """A rank without a new beat during this many beats of the reader (25 s) counts as dead. 25 s is longer than any known
 delay of a thread, and shorter than the 30 s after which torchrun kills processes that ignore SIGTERM. The limit counts
 beats, not seconds, so that all ranks survive a pause of the whole machine."""
+LOST_SECONDS = 60.0
+"""Longest wait for an answer of the store, seconds; after it, the network to the store's machine counts as broken."""
 BROKEN_BEATS = 6
 """Limit in place of SILENT_BEATS after a connection has broken."""
 LINGER_SECONDS = 1.2
@@ -68,6 +73,8 @@ RENDEZVOUS_SECONDS = 600.0
 """Longest wait of the ranks for each other at the start, seconds."""
 STALL_SECONDS = 600.0
 """Longest time that a rank may keep the others waiting for its gradients, seconds."""
+_SIOCGIFADDR = 0x8915
+"""Linux's request for the IPv4 address of a network interface (netdevice(7))."""
 _SLACK_SECONDS = 60.0
 """NCCL's time limit minus `stall_seconds`: the heartbeat reacts first, since NCCL's error names no rank."""
 
@@ -145,7 +152,7 @@ class Heartbeat(threading.Thread):
         except RuntimeError as error:
             raise DeviceError(self._lost(error)) from error
 
-    def _lost(self, error: RuntimeError) -> str:
+    def _lost(self, error: RuntimeError | str) -> str:
         """Error message for a store that cannot be reached, since its process or machine has ended."""
         text = " ".join(str(error).split())[:200]
         return f"rank {self.rank}: lost the store that rank 0 or torchrun keeps ({text})"
@@ -172,11 +179,21 @@ class Heartbeat(threading.Thread):
 
     def run(self) -> None:
         """Beat until `stop`."""
+        threading.Thread(target=self._watch, name="heartbeat watch", daemon=True).start()
         try:
             self._beat()
         except RuntimeError as error:
             if not self._shutting_down:
                 _exit_now(f"error: {self._lost(error)}", 1)
+
+    def _watch(self) -> None:
+        """End the process if the store does not answer: its client may wait forever where the network is gone."""
+        number, silent = 0, 0
+        while not self._over.wait(BEAT_SECONDS):
+            silent = silent + 1 if self._number == number else 0  # a pause of the whole process does not count
+            number = self._number
+            if silent * BEAT_SECONDS >= LOST_SECONDS and not self._shutting_down:
+                _exit_now(f"error: {self._lost(f'no answer for {LOST_SECONDS:g} s')}", 1)
 
     def _beat(self) -> None:
         """Exchange beats until `stop`; end the process if a rank is dead, has failed or stalls."""
@@ -500,13 +517,39 @@ def join(
     heartbeat.start()
     limit = timedelta(seconds=stall_seconds + _SLACK_SECONDS)
     on_cuda = chosen.type == "cuda"
-    dist.init_process_group(
-        "nccl" if on_cuda else "gloo", store=heartbeat.store_for("groups"), rank=rank, world_size=world_size,
-        timeout=limit if on_cuda else OBJECT_TIMEOUT, device_id=chosen if on_cuda else None,
-    )  # fmt: skip
-    ranks = Ranks(chosen, rank, world_size, heartbeat)
+    if _variable("LOCAL_WORLD_SIZE", 1) < world_size:
+        _choose_interface()
+    try:
+        dist.init_process_group(
+            "nccl" if on_cuda else "gloo", store=heartbeat.store_for("groups"), rank=rank, world_size=world_size,
+            timeout=limit if on_cuda else OBJECT_TIMEOUT, device_id=chosen if on_cuda else None,
+        )  # fmt: skip
+        ranks = Ranks(chosen, rank, world_size, heartbeat)
+    except RuntimeError as error:
+        text, interface = " ".join(str(error).split())[:200], os.environ.get("GLOO_SOCKET_IFNAME", "that of its name")
+        raise DeviceError(
+            f"rank {rank} ({label}): cannot reach the other ranks from the network interface {interface} ({text}); "
+            "name another with GLOO_SOCKET_IFNAME (CPU) and NCCL_SOCKET_IFNAME (GPU)"
+        ) from error
     _check_all_reduce(ranks)
     return ranks
+
+
+def _choose_interface() -> None:
+    """Let Gloo use the network interface that leads to MASTER_ADDR, unless GLOO_SOCKET_IFNAME names one.
+
+    Gloo would take the address of the machine's name, which many machines map to the loopback interface.
+    """
+    if "GLOO_SOCKET_IFNAME" in os.environ:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((os.environ.get("MASTER_ADDR", "localhost"), 9))  # sends nothing
+        own = socket.inet_aton(probe.getsockname()[0])
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # an interface without an address
+                request = struct.pack("256s", name.encode()[:15])
+                if fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24] == own:
+                    os.environ["GLOO_SOCKET_IFNAME"] = name
 
 
 def _check_all_reduce(ranks: Ranks) -> None:

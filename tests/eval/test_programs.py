@@ -17,7 +17,7 @@ PROGRAMS = {
     **{
         f"eval.studies.{name}": "Options"
         for name in (
-            "batch_size", "failures", "families", "habitat", "leave_out", "swapped_goals", "two_gpus", "without_map",
+            "batch_size", "failures", "families", "habitat", "leave_out", "swapped_goals", "many_gpus", "without_map",
         )
     },
 }  # fmt: skip
@@ -45,7 +45,7 @@ def test_every_numeric_option_has_a_range(program):
         ("eval.studies.habitat", ["x", "--episodes", "e", "--count", "-1"], "--count: found -1"),
         ("eval.studies.leave_out", ["--seeds", "-1"], "--seeds: found -1"),
         ("eval.studies.swapped_goals", ["random", "--num-envs", "0"], "--num-envs: found 0"),
-        ("eval.studies.two_gpus", ["--ranks", "0"], "--ranks: found 0"),
+        ("eval.studies.many_gpus", ["--ranks", "0"], "--ranks: found 0"),
         ("eval.studies.without_map", ["--truth-within", "nan"], "--truth-within: found nan"),
     ],
 )

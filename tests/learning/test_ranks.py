@@ -1,11 +1,14 @@
 """Several processes that train one policy: the run that one process has. On the CPU by gloo, on CUDA by NCCL."""
 
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
 from networks import policy_config
-from ranks import free_port, results_of, variables
+from ranks import PATIENCE, free_port, results_of, variables
 
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.nav import PointNavEnv
@@ -174,6 +177,25 @@ def test_a_failed_start_of_several_processes_says_why(monkeypatch, changes, erro
         monkeypatch.setenv(name, value)
     with pytest.raises(error, match=message):
         join("cpu", rendezvous_seconds=3.0)
+
+
+def test_an_interface_that_reaches_nobody_is_named(monkeypatch):
+    for name, value in {**variables(0, 1, free_port()), "GLOO_SOCKET_IFNAME": "nowhere0"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(DeviceError, match=r"rank 0 \(.*cpu\): cannot reach .* interface nowhere0 .* with GLOO_"):
+        join("cpu", force_process_group=True)
+
+
+def test_ranks_of_several_machines_take_the_interface_to_the_first():
+    program = (
+        "import os; from batchnav.runtime.distributed import join\n"
+        "with join('cpu'): print(os.environ['GLOO_SOCKET_IFNAME'])"
+    )
+    port, started = free_port(), []
+    for rank in range(2):
+        env = {**os.environ, **variables(rank, 2, port), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        started.append(subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True))
+    assert [process.communicate(timeout=PATIENCE)[0].split()[-1] for process in started] == ["lo", "lo"]
 
 
 def test_each_rank_takes_its_device(monkeypatch):
