@@ -25,11 +25,28 @@ Column = TypeVar("Column")
 """Type of a NamedTuple's columns: NumPy arrays on the host, torch tensors on a device, or numbers of rows."""
 
 
+class Blocks(NamedTuple):
+    """An image with its mip levels in blocks of 4x4 texels (`scene/blocks.py`)."""
+
+    width: int
+    """Texels of the finest level."""
+    height: int
+    """Texels of the finest level."""
+    words: np.ndarray
+    """i64 [R, 8]: the blocks of all levels, finest first, row by row; each level begins a row of the array."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and 4, as of an image's array."""
+        return self.height, self.width, 4
+
+
 class Texture(NamedTuple):
     """An image on surfaces, with a glTF sampler's settings for reading it between texels."""
 
-    pixels: np.ndarray
-    """u8 [h, w, 4], RGBA, rows from the top: UV (0, 0) is the top left corner. Bytes are shown unchanged."""
+    pixels: np.ndarray | Blocks
+    """u8 [h, w, 4], RGBA, rows from the top: UV (0, 0) is the top left corner. Bytes are shown unchanged. Large
+    textures of scene files are in blocks; `batchnav.scene.blocks.pixels_of` gives the image of either kind."""
     wrap: tuple[str, str] = ("repeat", "repeat")
     """Modes for U and V outside 0 to 1: "repeat", "mirror" or "clamp"."""
     magnify: str = "linear"

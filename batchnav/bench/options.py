@@ -119,6 +119,38 @@ class SimOptions:
 
 
 @dataclass(frozen=True)
+class ScansOptions:
+    """Options of `batchnav bench scans`."""
+
+    count: int = bounded(6, 1, 1000)
+    """Number of scans."""
+    triangles: float = bounded(1.4e6, 1e3, 2.5e6)
+    """Triangles of a scan, on average."""
+    textures: str = "4x4096"
+    """Number of textures of a scan, and their side, texels."""
+    device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
+    num_envs: int = bounded(0, 0, 2**24)
+    """Number of environments; 0: 4096 on CUDA, 64 on the CPU."""
+    sensors: tuple[str, ...] = ("depth", "rgb+depth", "depth+waypoint")
+    """Sets of sensors, each measured separately: names joined by +."""
+    sizes: tuple[int, ...] = bounded((64, 128), 1, 4096)
+    """Sides of the square images, pixels; training has the first."""
+    policy: str = "paper"
+    """Policy that is trained, as in `batchnav bench train`."""
+    objects: int = bounded(100, 1, 100_000)
+    """Number of objects whose view points are searched."""
+    seconds: float = bounded(0.5, 1e-3, 86_400.0)
+    """Duration of a repeat of steps, seconds."""
+    repeats: int = bounded(7, 1, 100_000)
+    """Number of repeats of steps; the median is printed."""
+    updates: int = bounded(5, 1, 2**31 - 1)
+    """Timed updates, after the warm-up."""
+    record: bool = False
+    """Append the results to eval/results/scans.jsonl."""
+
+
+@dataclass(frozen=True)
 class TrainOptions:
     """Options of `batchnav bench train`."""
 

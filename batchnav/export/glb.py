@@ -3,7 +3,7 @@
     node        named category_instance, with the extras `category` and `instance`; in the scene's frame, +Y up, metres
     mesh        a primitive for each material; vertices with equal position, UV and colour are stored once
     material    base colour factor and texture, unlit and two-sided, as sensors see them
-    texture     PNG, with the sampler's wrap modes and filters
+    texture     PNG or JPEG, with the sampler's wrap modes and filters
 
 Triangles and their appearance read back equal, grouped by object. Ids that vary within a triangle are those of its
 centroid. Ids in a mesh of their own (`Scene.semantic`) are not exported.
@@ -26,6 +26,7 @@ from PIL import Image
 from batchnav.envs.config import NavConfig
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import replacing
+from batchnav.scene.blocks import pixels_of
 from batchnav.scene.gltf import MAGNIFY, MINIFY, WRAP
 from batchnav.scene.surface import PLAIN
 from batchnav.sensors.camera import MAIN, CameraConfig
@@ -39,12 +40,16 @@ _LARGEST = 2**32 - 1
 """Largest size of a GLB file, bytes."""
 
 
-def save_glb(mesh: TriangleMesh, path: str | Path) -> int:
-    """Write a mesh with its surface and its objects. Returns the number of nodes. MeshError where writing fails."""
+def save_glb(mesh: TriangleMesh, path: str | Path, jpeg_quality: int | None = None) -> int:
+    """Write a mesh with its surface and its objects. Returns the number of nodes. MeshError where writing fails.
+
+    `jpeg_quality`: write textures as JPEG files of this quality, without alpha, which takes a tenth of the space; None:
+    as PNG files, which read back equal.
+    """
     path = Path(path)
     if path.suffix.lower() != ".glb":
         raise MeshError(f"{path}: found suffix {path.suffix!r}, expected .glb")
-    file = _File(mesh)
+    file = _File(mesh, jpeg_quality)
     data = file.content()
     if len(data) > _LARGEST:
         raise MeshError(f"{path}: needs {len(data)} bytes, a GLB file has {_LARGEST} at most; export smaller textures")
@@ -56,8 +61,8 @@ def save_glb(mesh: TriangleMesh, path: str | Path) -> int:
 class _File:
     """A glTF document in the making: its JSON, and the binary chunk."""
 
-    def __init__(self, mesh: TriangleMesh):
-        self.mesh = mesh
+    def __init__(self, mesh: TriangleMesh, jpeg_quality: int | None = None):
+        self.mesh, self._quality = mesh, jpeg_quality
         self.surface = mesh.surface or Surface(np.zeros(len(mesh.faces), np.int32), (PLAIN,))
         self.chunk = bytearray()
         self.tree: dict[str, Any] = {
@@ -161,7 +166,8 @@ class _File:
         for texture in self.surface.textures:
             if id(texture.pixels) not in pictures:
                 pictures[id(texture.pixels)] = len(images)
-                images.append({"bufferView": self._view(_png(texture.pixels)), "mimeType": "image/png"})
+                data, kind = _image(pixels_of(texture), self._quality)
+                images.append({"bufferView": self._view(data), "mimeType": kind})
             sampler = samplers.setdefault(texture[1:], len(samplers))
             textures.append({"source": pictures[id(texture.pixels)], "sampler": sampler})
         settings = [_sampler(Texture(np.empty(0), *key)) for key in samplers]
@@ -176,12 +182,15 @@ def _sampler(texture: Texture) -> dict[str, int]:
     return {name: code[value] for name, code, value in zip(names, codes, values, strict=True)}
 
 
-def _png(pixels: np.ndarray) -> bytes:
-    """A PNG file of RGBA pixels; without alpha where all are opaque."""
-    opaque = bool((pixels[..., 3] == 255).all())
-    data = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels[..., :3] if opaque else pixels)).save(data, "PNG")
-    return data.getvalue()
+def _image(pixels: np.ndarray, jpeg_quality: int | None) -> tuple[bytes, str]:
+    """An image file of RGBA pixels, without alpha where all are opaque, and its type."""
+    opaque = jpeg_quality is not None or bool((pixels[..., 3] == 255).all())
+    data, image = io.BytesIO(), Image.fromarray(np.ascontiguousarray(pixels[..., :3] if opaque else pixels))
+    if jpeg_quality is None:
+        image.save(data, "PNG")
+    else:
+        image.save(data, "JPEG", quality=jpeg_quality)
+    return data.getvalue(), "image/png" if jpeg_quality is None else "image/jpeg"
 
 
 # URDF of an agent's body: a cylinder that stands on the floor, and a link for each camera.

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -189,6 +190,26 @@ def versioned_cache_folder(kind: str, module: str) -> Path:
     for old in by_use[KEPT_VERSIONS:]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def keep_newest(folder: Path, most_bytes: int, kept: Collection[Path] = ()) -> None:
+    """Delete the least recently used files below a folder until the others have at most `most_bytes`; not those `kept`.
+
+    A file's last use is its modification time: `os.utime` at each use keeps it.
+    """
+    found = []
+    for file in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # another process deletes too
+            state = file.stat()
+            if stat.S_ISREG(state.st_mode) and file.suffix != LOCK:
+                found.append((state.st_mtime, state.st_size, file))
+    total = sum(size for _, size, _ in found)
+    for _, size, file in sorted(found):
+        if total <= most_bytes:
+            return
+        if file not in kept:
+            file.unlink(missing_ok=True)
+            total -= size
 
 
 def _last_use(folder: Path) -> float:

@@ -13,8 +13,8 @@ from batchnav.errors import ArgumentError, few
 from batchnav.scene.id_tiles import FIRST, HEIGHT, PATCH_WIDTH, WIDTH
 from batchnav.scene.material_sampling import FINISH_WIDTH, FIXED, finish_rows
 from batchnav.scene.surface import PLAIN
-from batchnav.scene.textures import LEVEL_WIDTH, MATERIAL_WIDTH, Palette, num_levels, num_texels
-from batchnav.types import Column, Surface, TriangleMesh
+from batchnav.scene.textures import LEVEL_WIDTH, MATERIAL_WIDTH, ROW, Palette, num_block_rows, num_levels, num_texels
+from batchnav.types import Blocks, Column, Surface, TriangleMesh
 
 LINK, MATERIAL = 11, 15
 """Columns of a patch's f32 row that hold int bits."""
@@ -52,9 +52,11 @@ class Appearance(NamedTuple, Generic[Column]):
     materials: Column
     """f32 [M, 8]: see scene/textures.py."""
     levels: Column
-    """i32 [L, 4]: first texel, width, height of each mip level, 0."""
+    """i32 [L, 4]: first texel, or row of blocks, width, height of each mip level, 0."""
     texels: Column
     """i32 [T]: bytes red, green, blue, alpha; the rows of a level from the top."""
+    blocks: Column
+    """i64 [R, 8]: blocks of 4x4 texels of the textures in blocks, see scene/blocks.py; a level begins a row."""
     finish: Column
     """i32 [M, 4]: finish of each material, for material randomisation; see scene/material_sampling.py."""
     id_patches: Column
@@ -64,7 +66,7 @@ class Appearance(NamedTuple, Generic[Column]):
     """i32 [Q, 3]: object id, category and goal of each texel of the tiles."""
 
 
-PALETTE_FIELDS = ("materials", "levels", "texels")
+PALETTE_FIELDS = ("materials", "levels", "texels", "blocks")
 """Fields that a `Palette` collects."""
 COLOR_FIELDS = ("paint", "patches", *PALETTE_FIELDS)
 """Fields that sensors of colour read."""
@@ -77,6 +79,7 @@ FROM_FILES = frozenset(Appearance._fields) - {"normal"}
 COLUMNS = Appearance(
     (4, torch.float32), (None, torch.int32), (None, torch.int32), (None, torch.int32), (None, torch.int32),
     (PATCH_WIDTH, torch.float32), (MATERIAL_WIDTH, torch.float32), (LEVEL_WIDTH, torch.int32), (None, torch.int32),
+    (ROW, torch.int64),
     (FINISH_WIDTH, torch.int32), (PATCH_WIDTH, torch.float32), (len(ID_FIELDS), torch.int32),
 )  # fmt: skip
 """Number of columns (None: one-dimensional) and dtype of each array."""
@@ -221,7 +224,7 @@ def _with_tiles(
 
 def empty_appearance() -> Appearance[np.ndarray]:
     """Appearance without rows."""
-    types = {torch.float32: np.float32, torch.int32: np.int32}
+    types = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np.int64}
     return Appearance(*(np.empty((0,) if width is None else (0, width), types[t]) for width, t in COLUMNS))
 
 
@@ -229,20 +232,25 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
     """Largest number of rows of each array that a mesh needs."""
     count, surface = len(mesh.faces), mesh.surface
     if surface is None:
-        return Appearance(count, count, count, count, count, 0, 1, 0, 0, 1, 0, 0)
+        return Appearance(count, count, count, count, count, 0, 1, 0, 0, 0, 1, 0, 0)
     num_tiled = 0 if surface.tile is None else int((surface.tile >= 0).sum())
     num_ids = 0 if surface.tile_ids is None else len(surface.tile_ids)
     textured, tinted = _kinds(surface)
     rows = np.unique(surface.material)
     used = {surface.materials[m] for m in rows}
-    stored = {}  # by texture, with or without mip levels
+    stored = dict[tuple[int, bool], tuple[int, int, int]]()  # by texture, with or without mip levels
+    blocks = dict[tuple[int, bool], tuple[int, int, int]]()
     for texture in (surface.textures[m.texture] for m in used if m.texture >= 0):
         mipmapped, (height, width) = "_mipmap_" in texture.minify, texture.pixels.shape[:2]
-        stored[id(texture.pixels), mipmapped] = width, height, num_levels(width, height) if mipmapped else 1
-    levels, texels = sum(size[2] for size in stored.values()), sum(num_texels(*size) for size in stored.values())
+        of_kind = blocks if isinstance(texture.pixels, Blocks) else stored
+        of_kind[id(texture.pixels), mipmapped] = width, height, num_levels(width, height) if mipmapped else 1
+    levels, texels = (
+        sum(size[2] for size in (stored | blocks).values()),
+        sum(num_texels(*size) for size in stored.values()),
+    )
     return Appearance(
         count, count, count, count, count, int(textured.sum() + tinted.sum()), max(len(used), 1), levels, texels,
-        max(len(rows), 1), num_tiled, num_ids,
+        sum(num_block_rows(*size) for size in blocks.values()), max(len(rows), 1), num_tiled, num_ids,
     )  # fmt: skip
 
 

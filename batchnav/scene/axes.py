@@ -66,7 +66,7 @@ def recentred(
     with np.errstate(invalid="ignore"):
         if origin == NO_ORIGIN and not (np.abs(vertices) > FAR).any():
             return vertices, origin
-    used = vertices[np.unique(faces)].astype(np.float64)
+    used = vertices[used_vertices(len(vertices), faces)].astype(np.float64)
     used = used[np.isfinite(used).all(1)]
     if not len(used):
         return vertices, origin
@@ -83,6 +83,13 @@ def recentred(
             "%s: is far from the origin; subtracted (%s) m from its coordinates (`scene.origin`)", name, listed(new)
         )
     return vertices.astype(np.float64) + (old - new), (float(new[0]), float(new[1]), float(new[2]))
+
+
+def used_vertices(count: int, faces: np.ndarray) -> np.ndarray:
+    """Indices i64 of the vertices, of `count`, that faces use, ascending."""
+    used = np.zeros(count, np.bool_)
+    used[faces.ravel()] = True
+    return np.flatnonzero(used)
 
 
 def with_origin(mesh: TriangleMesh, origin: tuple[float, float, float]) -> TriangleMesh:

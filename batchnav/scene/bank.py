@@ -222,7 +222,7 @@ def pack_bvhs(trees: Sequence[BVH]) -> BVHData[np.ndarray]:
     nodes, numbers, first_node, first_triangle = [], [], 0, 0
     for i, tree in enumerate(trees):
         roots[i] = first_node
-        nodes.append(moved_nodes(tree.nodes, first_node, first_triangle))
+        nodes.append(moved_nodes(tree.nodes, first_node, first_triangle) if i else tree.nodes)
         numbers.append(tree.order + np.int32(first_triangle))
         first_node += len(tree.nodes)
         first_triangle += len(tree.triangles)

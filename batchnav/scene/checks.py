@@ -62,6 +62,23 @@ def check_scene_arrays(mesh: TriangleMesh, bvh: BVH, name: str) -> None:
         raise MeshError(f"{name}: triangles: found a row, {row}, that differs from its face of the mesh")
 
 
+def check_faces(mesh: TriangleMesh, order: np.ndarray, name: str) -> None:
+    """Raise MeshError, with `name`, where vertices, faces and `order` (of the right dtypes and widths) are invalid.
+
+    `unpack_tree` needs no other checks.
+    """
+    if len(order) != len(mesh.faces) or not len(order):
+        raise MeshError(f"{name}: order: found {len(order)} rows, expected one for each of the {len(mesh.faces)} faces")
+    with np.errstate(invalid="ignore"):
+        if not np.isfinite(mesh.vertices.sum(dtype=np.float64)):
+            raise MeshError(f"{name}: vertices: found a number that is not finite, expected finite numbers")
+    leaf = np.full((1, 2), -1, np.int32)
+    problem = _first_problem(len(mesh.vertices), mesh.faces, order, leaf, np.zeros(len(order), np.int8))
+    if problem != _FINE:
+        last = {"vertices": len(mesh.vertices) - 1, "faces": len(order) - 1, "nodes": 0}
+        raise MeshError(f"{name}: {_PROBLEMS[problem].format(**last)}")
+
+
 @cpu_function
 def _first_problem(num_vertices, faces, order, links, scratch):
     """Index into _PROBLEMS, or _FINE. `scratch`: zeros i8, as many as nodes or faces."""

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import prange
 
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import as_path, read_regular, replacing
+from batchnav.runtime.kernels.decorators import cpu_kernel
 from batchnav.scene.axes import Up, check_up, recentred, rotation_of
 from batchnav.scene.dae import read_dae, unit_problem, up_axis
 from batchnav.scene.formats import point_cloud_error, unsupported_format
@@ -34,8 +37,6 @@ SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off", ".dae", ".yaml")
 """Suffixes of mesh files; a `.yaml` is a ROS map, which becomes extruded walls."""
 _FLAT = 1e-7
 """A triangle whose height is below this fraction of its longest edge is degenerate in float32."""
-_AT_A_TIME = 2**18
-"""Number of triangles per chunk, to limit temporary memory."""
 
 
 def load_mesh(
@@ -124,13 +125,18 @@ def check_mesh(mesh: TriangleMesh, name: str) -> TriangleMesh:
     vertices, origin = recentred(vertices, faces, mesh.origin, name)
     with np.errstate(over="ignore"):
         vertices = np.ascontiguousarray(vertices, np.float32)
-    good = _usable(vertices, faces)
-    num_dropped = int(mesh.num_dropped) + int(np.count_nonzero(~good))
-    if not good.any():
+    faces, good = np.ascontiguousarray(faces, np.int32), np.empty(len(faces), np.bool_)
+    _find_usable(vertices, faces, good)
+    num_dropped = int(np.count_nonzero(~good))
+    if num_dropped == len(faces):
         raise MeshError(f"{name}: all {len(faces)} triangles are degenerate or not finite")
-    vertices = np.where(np.isfinite(vertices), vertices, np.float32(0.0))  # unused vertices
-    surface = mesh.surface and faces_of(check_surface(mesh.surface, len(faces), name), good)
-    return TriangleMesh(vertices, np.ascontiguousarray(faces[good], np.int32), num_dropped, surface, origin)
+    finite = np.isfinite(vertices)
+    if not finite.all():
+        vertices = np.where(finite, vertices, np.float32(0.0))  # unused vertices
+    surface = mesh.surface and check_surface(mesh.surface, len(faces), name)
+    if num_dropped:
+        faces, surface = faces[good], surface and faces_of(surface, good)
+    return TriangleMesh(vertices, faces, int(mesh.num_dropped) + num_dropped, surface, origin)
 
 
 def save_mesh(mesh: TriangleMesh, path: str | Path) -> None:
@@ -208,14 +214,16 @@ def _read_stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         logger.setLevel(level)
 
 
-def _usable(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """bool [F]: True for finite triangles that are not degenerate."""
-    good = np.empty(len(faces), bool)
-    for begin in range(0, len(faces), _AT_A_TIME):
-        some = faces[begin : begin + _AT_A_TIME]
-        a, b, c = (vertices[some[:, i]].astype(np.float64) for i in range(3))
-        with np.errstate(invalid="ignore", over="ignore"):
-            area = np.linalg.norm(np.cross(b - a, c - a), axis=1)  # twice the area of the triangle
-            longest = np.maximum(np.maximum(((b - a) ** 2).sum(1), ((c - a) ** 2).sum(1)), ((c - b) ** 2).sum(1))
-            good[begin : begin + _AT_A_TIME] = np.isfinite(area) & (area > _FLAT * longest)
-    return good
+@cpu_kernel
+def _find_usable(vertices, faces, good_out):
+    """Write bool [F]: True for finite triangles that are not degenerate."""
+    for i in prange(len(faces)):
+        a, b, c = faces[i, 0], faces[i, 1], faces[i, 2]
+        ax, ay, az = np.float64(vertices[a, 0]), np.float64(vertices[a, 1]), np.float64(vertices[a, 2])
+        ux, uy, uz = vertices[b, 0] - ax, vertices[b, 1] - ay, vertices[b, 2] - az
+        vx, vy, vz = vertices[c, 0] - ax, vertices[c, 1] - ay, vertices[c, 2] - az
+        wx, wy, wz = vx - ux, vy - uy, vz - uz
+        x, y, z = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
+        area = math.sqrt(x * x + y * y + z * z)  # twice the area of the triangle
+        longest = max(ux * ux + uy * uy + uz * uz, max(vx * vx + vy * vy + vz * vz, wx * wx + wy * wy + wz * wz))
+        good_out[i] = math.isfinite(area) and area > _FLAT * longest

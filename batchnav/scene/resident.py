@@ -279,7 +279,7 @@ def _look(
     scene: Scene, fields: frozenset[str], categories: dict[str, int], first: Appearance, goals: dict[int, int]
 ) -> Appearance:
     """A scene's appearance for a bank in whose arrays its rows begin at `first`."""
-    palette = Palette(first.materials, first.levels, first.texels)
+    palette = Palette(first.materials, first.levels, first.texels, first.blocks)
     look = appearance_of(scene.mesh, fields, categories, palette, first, goals)
     return with_palette(look, palette, fields)
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from batchnav.errors import MeshError
 from batchnav.scene import id_tiles
-from batchnav.types import Material, Surface, Texture, TriangleMesh
+from batchnav.scene.textures import ROW, num_block_rows, num_levels
+from batchnav.types import Blocks, Material, Surface, Texture, TriangleMesh
 
 WRAPS = ("repeat", "mirror", "clamp")
 MAGNIFY = ("nearest", "linear")
@@ -86,7 +87,11 @@ def _check_material(material: Material, num_textures: int, where: str) -> None:
 
 def check_texture(texture: Texture, where: str) -> None:
     """Raise MeshError, which begins with `where`, for invalid pixels or an invalid sampler."""
-    pixels = np.asarray(texture.pixels)
+    if isinstance(texture.pixels, Blocks):
+        _check_blocks(texture.pixels, where)
+        pixels = np.empty((1, 1, 4), np.uint8)
+    else:
+        pixels = np.asarray(texture.pixels)
     if pixels.ndim != 3 or pixels.shape[2] != 4 or pixels.dtype != np.uint8 or not pixels.size:
         raise MeshError(f"{where}.pixels: found {pixels.dtype} {list(pixels.shape)}, expected uint8 [h, w, 4]")
     found, known = (*texture.wrap, texture.magnify, texture.minify), (WRAPS, WRAPS, MAGNIFY, MINIFY)
@@ -95,6 +100,17 @@ def check_texture(texture: Texture, where: str) -> None:
     for value, offered in zip(found, known, strict=True):
         if value not in offered:
             raise MeshError(f"{where}: found {value!r}, expected one of {', '.join(offered)}")
+
+
+def _check_blocks(blocks: Blocks, where: str) -> None:
+    """Raise MeshError where the blocks are not those of an image of this size."""
+    width, height, words = blocks
+    rows = num_block_rows(width, height, num_levels(width, height)) if min(width, height) > 0 else 0
+    if not rows or words.shape != (rows, ROW) or words.dtype != np.int64:
+        raise MeshError(
+            f"{where}.pixels: found blocks {words.dtype} {list(words.shape)} for {width} x {height} texels, "
+            f"expected int64 [{rows}, {ROW}]"
+        )
 
 
 class Corners(NamedTuple):

@@ -21,14 +21,15 @@ import numpy as np
 from batchnav.geometry.pose import pixel_ray, pixel_spacing
 from batchnav.runtime.kernels.decorators import device_function, inline_function
 from batchnav.runtime.kernels.intrinsics import GROUP, float_bits, fma, load4, load_columns, thread_array
-from batchnav.scene.textures import SIZE, WRAP_V_SHIFT
-from batchnav.sensors.texture import WRAP_BITS, mip_level, read_level, wrapped
+from batchnav.scene.textures import IN_BLOCKS, SIZE, WRAP_V_SHIFT
+from batchnav.sensors.texture import WRAP_BITS, mip_level, read_blocks, read_level, wrapped
 
 _ZERO, _ONE, _WHITE, _FULL = np.float32(0.0), np.float32(1.0), np.float32(255.0), np.float32(255.0 * 256.0)
 _HALF, _PART = np.float32(0.5), np.float32(1.0 / 256.0)
 _A, _U, _V, _N = np.int32(0), np.int32(4), np.int32(8), np.int32(12)
 """Columns where the four vectors of a patch begin."""
 _COLOR, _TEXTURE, _FIRST, _UNIT = np.int32(0), np.int32(SIZE), np.int32(0), np.int32(1)
+_IN_BLOCKS = np.int32(IN_BLOCKS)
 LANES = 64
 """CPU: pixels shaded together."""
 _floats, _ints = thread_array(LANES, np.float32), thread_array(LANES, np.int32)
@@ -42,6 +43,7 @@ class Paint(NamedTuple):
     materials: Any
     levels: Any
     texels: Any
+    blocks: Any
 
 
 @device_function
@@ -142,6 +144,15 @@ def _tinted(tint, depth, ray, place, patches):
 
 
 @inline_function
+def _read_either(level, linear, u, v, flags, paint):
+    """Colour of a texture at row `level` of the levels, whether it is in blocks or not."""
+    row = load4(paint.levels, level, _FIRST)
+    if flags & _IN_BLOCKS:
+        return read_blocks(row, linear, u, v, flags, paint.blocks)
+    return read_level(row, linear, u, v, flags, paint.texels)
+
+
+@inline_function
 def color_at(number, depth, ray, place, axes, spacing, paint, trilinear):
     """Red, green and blue, 0 to 255, of a pixel that sees triangle `number` at `depth` along `ray`."""
     patch = paint.paint[np.uint32(number)]
@@ -160,10 +171,9 @@ def color_at(number, depth, ray, place, axes, spacing, paint, trilinear):
         texture = load4(paint.materials, material, _TEXTURE)
         u, v, level, share, linear, flags, tint = _look_up(row, texture, depth, ray, place, axes, spacing, trilinear)
         level = max(np.int32(first + level), _FIRST)
-        r, g, b = read_level(load4(paint.levels, level, _FIRST), linear, u, v, flags, paint.texels)
+        r, g, b = _read_either(level, linear, u, v, flags, paint)
         if share > _ZERO:
-            next_level = load4(paint.levels, np.int32(level + _UNIT), _FIRST)
-            r1, g1, b1 = read_level(next_level, linear, u, v, flags, paint.texels)
+            r1, g1, b1 = _read_either(np.int32(level + _UNIT), linear, u, v, flags, paint)
             r, g, b = fma(share, r1 - r, r), fma(share, g1 - g, g), fma(share, b1 - b, b)
     if tint >= 0:
         tinted = _tinted(tint, depth, ray, place, paint.patches)
@@ -207,11 +217,15 @@ def shade_lanes(row, column, depth, triangle, place, axes, paint, tan_half_hfov,
     padded = np.int32((count + np.int32(GROUP - 1)) & np.int32(-GROUP))  # lanes beyond `count` are shaded and discarded
     for k in range(count, padded):
         lanes.column[k], lanes.patch[k] = lanes.column[0], lanes.patch[0]
-    level, tint = _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes)
-    if level >= 0:
-        _read_nearer(padded, paint.levels, paint.texels, lanes)
+    texels, blocks, tint = _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes)
+    if texels:
+        _read_nearer(padded, paint.levels, paint.texels, blocks, lanes)
         if trilinear:
-            _mix_farther(padded, paint.levels, paint.texels, lanes)
+            _mix_farther(padded, paint.levels, paint.texels, blocks, lanes)
+    if blocks:
+        _read_nearer_blocks(padded, paint.levels, paint.blocks, lanes)
+        if trilinear:
+            _mix_farther_blocks(padded, paint.levels, paint.blocks, lanes)
     if tint >= 0:
         _tint(padded, row, depth, place, axes, paint.patches, tan_half_hfov, lanes)
     red, green, blue = _ints(), _ints(), _ints()
@@ -278,10 +292,13 @@ def _vector(columns, k):
 
 @inline_function
 def _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes_out):
-    """Find texture coordinates, levels and materials of all lanes. Returns the largest level and tint, or -1."""
+    """Find texture coordinates, levels and materials of all lanes.
+
+    Returns whether a lane has a texture of texels, whether one has a texture in blocks, and the largest tint or -1.
+    """
     height, width = np.int32(depth.shape[0]), np.int32(depth.shape[1])
     spacing = pixel_spacing(width, tan_half_hfov)
-    most_level, most_tint = np.int32(-1), np.int32(-1)
+    most_texels, most_blocks, most_tint = np.int32(-1), np.int32(-1), np.int32(-1)
     material = _ints()
     corner, across, down = _quad(), _quad(), _quad()
     normal, color, texture = _quad(), _quad(), _quad()
@@ -315,35 +332,42 @@ def _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinea
         lanes_out.linear[k] = np.int32(linear)
         lanes_out.r[k] = lanes_out.g[k] = lanes_out.b[k] = _FULL
     for k in range(padded):
-        most_level, most_tint = max(most_level, lanes_out.level[k]), max(most_tint, lanes_out.tint[k])
-    return most_level, most_tint
+        is_blocks = (lanes_out.flags[k] & _IN_BLOCKS) != 0
+        most_texels = max(most_texels, np.int32(-1) if is_blocks else lanes_out.level[k])
+        most_blocks = max(most_blocks, lanes_out.level[k] if is_blocks else np.int32(-1))
+        most_tint = max(most_tint, lanes_out.tint[k])
+    return most_texels >= 0, most_blocks >= 0, most_tint
 
 
 @inline_function
-def _read_nearer(padded, levels, texels, lanes_out):
-    """Read the textures at each lane's level."""
+def _read_nearer(padded, levels, texels, mixed, lanes_out):
+    """Read the textures of texels at each lane's level. `mixed`: other lanes have textures in blocks."""
     row, level = _ints(), (_ints(), _ints(), _ints(), _ints())
     for k in range(np.int32(0), padded):
         row[k] = max(lanes_out.level[k], _FIRST)
     _load(padded, levels, row, _FIRST, level)
+    if mixed:
+        _keep_kind(padded, _FIRST, lanes_out, level)
     for k in range(np.int32(0), padded):
         r, g, b = _read(k, level, texels, lanes_out)
-        textured = lanes_out.level[k] >= 0
+        textured = (lanes_out.level[k] >= 0) & ((lanes_out.flags[k] & _IN_BLOCKS) == 0)
         lanes_out.r[k] = r if textured else _FULL
         lanes_out.g[k] = g if textured else _FULL
         lanes_out.b[k] = b if textured else _FULL
 
 
 @inline_function
-def _mix_farther(padded, levels, texels, lanes_out):
-    """Interpolate with the next level where its weight is positive."""
+def _mix_farther(padded, levels, texels, mixed, lanes_out):
+    """Interpolate textures of texels with the next level where its weight is positive."""
     row, level = _ints(), (_ints(), _ints(), _ints(), _ints())
     for k in range(np.int32(0), padded):
         nearer = max(lanes_out.level[k], _FIRST)
         row[k] = np.int32(nearer + _UNIT) if lanes_out.share[k] > _ZERO else nearer
     _load(padded, levels, row, _FIRST, level)
+    if mixed:
+        _keep_kind(padded, _FIRST, lanes_out, level)
     for k in range(np.int32(0), padded):
-        share = lanes_out.share[k]
+        share = _ZERO if (lanes_out.flags[k] & _IN_BLOCKS) != 0 else lanes_out.share[k]
         r, g, b = _read(k, level, texels, lanes_out)
         lanes_out.r[k] = fma(share, r - lanes_out.r[k], lanes_out.r[k])
         lanes_out.g[k] = fma(share, g - lanes_out.g[k], lanes_out.g[k])
@@ -351,9 +375,58 @@ def _mix_farther(padded, levels, texels, lanes_out):
 
 
 @inline_function
+def _read_nearer_blocks(padded, levels, blocks, lanes_out):
+    """Read the textures in blocks at each lane's level; other lanes stay as they are."""
+    row, level = _ints(), (_ints(), _ints(), _ints(), _ints())
+    for k in range(np.int32(0), padded):
+        row[k] = max(lanes_out.level[k], _FIRST)
+    _load(padded, levels, row, _FIRST, level)
+    _keep_kind(padded, _IN_BLOCKS, lanes_out, level)
+    for k in range(np.int32(0), padded):
+        r, g, b = _read_block(k, level, blocks, lanes_out)
+        textured = (lanes_out.level[k] >= 0) & ((lanes_out.flags[k] & _IN_BLOCKS) != 0)
+        lanes_out.r[k] = r if textured else lanes_out.r[k]
+        lanes_out.g[k] = g if textured else lanes_out.g[k]
+        lanes_out.b[k] = b if textured else lanes_out.b[k]
+
+
+@inline_function
+def _mix_farther_blocks(padded, levels, blocks, lanes_out):
+    """Interpolate textures in blocks with the next level where its weight is positive."""
+    row, level = _ints(), (_ints(), _ints(), _ints(), _ints())
+    for k in range(np.int32(0), padded):
+        nearer = max(lanes_out.level[k], _FIRST)
+        row[k] = np.int32(nearer + _UNIT) if lanes_out.share[k] > _ZERO else nearer
+    _load(padded, levels, row, _FIRST, level)
+    _keep_kind(padded, _IN_BLOCKS, lanes_out, level)
+    for k in range(np.int32(0), padded):
+        share = lanes_out.share[k] if (lanes_out.flags[k] & _IN_BLOCKS) != 0 else _ZERO
+        r, g, b = _read_block(k, level, blocks, lanes_out)
+        lanes_out.r[k] = fma(share, r - lanes_out.r[k], lanes_out.r[k])
+        lanes_out.g[k] = fma(share, g - lanes_out.g[k], lanes_out.g[k])
+        lanes_out.b[k] = fma(share, b - lanes_out.b[k], lanes_out.b[k])
+
+
+@inline_function
+def _keep_kind(padded, kind, lanes, level_out):
+    """Replace the levels of lanes of the other kind, 0 or `_IN_BLOCKS`, by one texel at the start of the array."""
+    for k in range(np.int32(0), padded):
+        same = (lanes.level[k] >= 0) & ((lanes.flags[k] & _IN_BLOCKS) == kind)
+        level_out[0][k] = level_out[0][k] if same else _FIRST
+        level_out[1][k] = level_out[1][k] if same else _UNIT
+        level_out[2][k] = level_out[2][k] if same else _UNIT
+
+
+@inline_function
 def _read(k, level, texels, lanes):
     """Colour of the texture of lane k at a level, whose row is in the four arrays `level`."""
     return read_level(_four(level, k), lanes.linear[k] != 0, lanes.u[k], lanes.v[k], lanes.flags[k], texels)
+
+
+@inline_function
+def _read_block(k, level, blocks, lanes):
+    """Colour of the texture in blocks of lane k at a level, whose row is in the four arrays `level`."""
+    return read_blocks(_four(level, k), lanes.linear[k] != 0, lanes.u[k], lanes.v[k], lanes.flags[k], blocks)
 
 
 @inline_function

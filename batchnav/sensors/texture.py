@@ -1,8 +1,11 @@
 """Texture lookup: wrapping, mip levels and bilinear filtering, as in OpenGL and in the samplers of glTF.
 
+Textures are arrays of texels, or blocks of 4x4 texels (`scene/blocks.py`), which are decoded where they are read.
+
 Four texels are filtered in two words: red in the low and blue in the high half of one word, green in the other. A byte
-times a weight of at most 256 fits such a half exactly, so filtering takes eight integer multiplications. No value is
-read or written in one branch only, so that compilers vectorise loops over pixels.
+times a weight of at most 256 fits such a half exactly, so filtering takes eight integer multiplications. A texel of a
+block is a mixture of two colours in thirds, so filtering adds up the weights of both colours in such halves, with
+sixteen multiplications. No value is read or written in one branch only, so that compilers vectorise loops over pixels.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ _ZERO, _HALF, _ONE, _TWO, _FULL = (np.float32(x) for x in (0.0, 0.5, 1.0, 2.0, 2
 _FIRST, _UNIT = np.int32(0), np.int32(1)
 _RED_BLUE, _GREEN, _LOW = np.uint32(0x00FF00FF), np.uint32(0xFF00), np.uint32(0xFFFF)
 WRAP_BITS = np.int32(3)
+_WORD, _SIX = np.int64(0xFFFFFFFF), np.uint32(63)
+_THIRDS = np.uint32(0b10011100)
+"""Share of a block's second colour by code, in thirds: two bits each, code 0 in the lowest."""
+_FIVE_BITS, _SIX_BITS = np.float32(255.0 / 31.0 / 3.0), np.float32(255.0 / 63.0 / 3.0)
 _MANTISSA, _IN_LOW_BITS = np.int32(0x7FFFFF), np.float32(2.0**23 + 128.0)
 _ON_THE_LINE = np.float32(1.0 / 2048.0)
 """Tolerance in texels: a coordinate this close to the next texel belongs to the current one, as in habitat-sim's
@@ -99,6 +106,64 @@ def read_level(level, linear, u, v, flags, texels):
     green = np.uint32(green00 + green01 + green10 + green11)
     red, blue = np.int32(red_blue & _LOW), np.int32(red_blue >> np.uint32(16))
     return np.float32(red), np.float32(np.int32(green >> np.uint32(8))), np.float32(blue)
+
+
+@inline_function
+def read_blocks(level, linear, u, v, flags, blocks):
+    """Red, green and blue, times 256, of a mip level in blocks; arguments as in `read_level`.
+
+    Args:
+        level: the level's row of `levels`.
+        linear: True for bilinear filtering.
+        u: horizontal coordinate.
+        v: vertical coordinate.
+        flags: settings of the texture's sampler.
+        blocks: blocks of all textures, i64 [R, 8].
+    """
+    first, width, height, _ = level
+    x0, x1, wx = neighbours(u, width, flags & WRAP_BITS, linear)
+    y0, y1, wy = neighbours(v, height, np.int32(flags >> WRAP_V_SHIFT) & WRAP_BITS, linear)
+    columns = np.int32(np.int32(width + np.int32(3)) >> np.int32(2))
+    w11 = np.int32(np.int32(wx * wy + np.int32(128)) >> 8)
+    w01, w10 = np.int32(wx - w11), np.int32(wy - w11)
+    w00 = np.int32(np.int32(256) - wx - w10)
+    red_blue00, green00 = _mixed(_block_at(first, columns, x0, y0, blocks), x0, y0, w00)
+    red_blue01, green01 = _mixed(_block_at(first, columns, x1, y0, blocks), x1, y0, w01)
+    red_blue10, green10 = _mixed(_block_at(first, columns, x0, y1, blocks), x0, y1, w10)
+    red_blue11, green11 = _mixed(_block_at(first, columns, x1, y1, blocks), x1, y1, w11)
+    red_blue = np.uint32(red_blue00 + red_blue01 + red_blue10 + red_blue11)
+    green = np.int32(np.uint32(green00 + green01 + green10 + green11))
+    red, blue = np.int32(red_blue >> np.uint32(16)), np.int32(red_blue & _LOW)
+    return np.float32(red) * _FIVE_BITS, np.float32(green) * _SIX_BITS, np.float32(blue) * _FIVE_BITS
+
+
+@device_function
+def _block_at(first, columns, x, y, blocks):
+    """The block of texel (x, y) of a level whose blocks begin at row `first` and have `columns` per row."""
+    number = np.int32(np.int32(np.int32(y >> np.int32(2)) * columns) + np.int32(x >> np.int32(2)))
+    row = np.uint32(first + np.int32(number >> np.int32(3)))
+    return blocks[row, np.uint32(number & np.int32(7))]
+
+
+@device_function
+def _mixed(block, x, y, weight):
+    """Thirds of a texel's colour times a weight: red and blue in one word, green in the other, as they are stored."""
+    colors, codes = np.uint32(block & _WORD), np.uint32((block >> np.int64(32)) & _WORD)
+    place = np.uint32(np.int32(np.int32(np.int32(y & np.int32(3)) << np.int32(2)) + np.int32(x & np.int32(3))) << 1)
+    code = np.uint32((codes >> place) & np.uint32(3))
+    thirds = np.uint32((_THIRDS >> np.uint32(code << np.uint32(1))) & np.uint32(3))
+    second = np.uint32(np.uint32(weight) * thirds)
+    first = np.uint32(np.uint32(np.uint32(weight) * np.uint32(3)) - second)
+    color0, color1 = np.uint32(colors & _LOW), np.uint32(colors >> np.uint32(16))
+    red_blue = np.uint32(np.uint32(_spread(color0) * first) + np.uint32(_spread(color1) * second))
+    green0, green1 = np.uint32((color0 >> np.uint32(5)) & _SIX), np.uint32((color1 >> np.uint32(5)) & _SIX)
+    return red_blue, np.uint32(np.uint32(green0 * first) + np.uint32(green1 * second))
+
+
+@device_function
+def _spread(color):
+    """Blue of a colour of 16 bits in the low half of a word, red in the high half."""
+    return np.uint32((color & np.uint32(31)) | np.uint32(np.uint32(color & np.uint32(0xF800)) << np.uint32(5)))
 
 
 @device_function

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from networks import policy_config
@@ -9,11 +10,14 @@ from worlds import write_floor
 
 from batchnav.bench import train as speed_train
 from batchnav.bench.env import main as main_env
-from batchnav.bench.options import EnvOptions
+from batchnav.bench.make_scans import cut_edges, scan_of
+from batchnav.bench.options import EnvOptions, ScansOptions
 from batchnav.bench.render import Options, main
+from batchnav.bench.scans import main as main_scans
 from batchnav.bench.sim import Options as SimOptions
 from batchnav.bench.sim import main as main_sim
-from batchnav.errors import DivergenceError
+from batchnav.errors import ArgumentError, DivergenceError
+from batchnav.procedural import make_house
 from batchnav.runtime.distributed import Ranks
 
 N, STEPS = 8, 4
@@ -114,3 +118,48 @@ def test_frames_per_second_of_an_environment(capsys):
     printed = capsys.readouterr().out
     assert all(f"{n} {kind} 8x8: " in printed for n in options.num_envs for kind in options.sensors)
     assert "frames/s" in printed
+
+
+def test_scans_of_real_size(capsys):
+    """Every figure is there for a small scan."""
+    options = ScansOptions(
+        1, 2e4, "1x256", "cpu", 4, ("depth", "rgb+depth"), (16,), "tiny", 1, seconds=0.01, repeats=1, updates=1
+    )
+    rows = main_scans(options)
+    found = {row["params"]["what"]: row["value"] for row in rows}
+    assert set(found) == {
+        "load a mesh file, first time", "load a mesh file, second time", "mesh file", "prepared scene",
+        "prepared / mesh file", "train: depth 16x16", "view points of 1 objects",
+        *(f"device memory: {kind}" for kind in options.sensors),
+        *(f"{what}: {kind} 16x16" for what in ("make an environment", "step") for kind in options.sensors),
+    }  # fmt: skip
+    assert min(found.values()) > 0.0 and found["device memory: depth"] < found["device memory: rgb+depth"]
+    assert all(name in capsys.readouterr().out for name in ("load a mesh file, second time",))
+
+
+def test_scans_are_seeded_houses_in_small_triangles():
+    house = make_house(1, True)
+    first, again = (scan_of(house, 1, 300_000, 2, 64) for _ in range(2))
+    assert all(map(np.array_equal, first[:2], again[:2])) and 180_000 < len(first.faces) < 420_000
+    assert np.array_equal(first.surface.textures[1].pixels, again.surface.textures[1].pixels)
+    assert set(first.surface.category) == set(house.surface.category)
+    corners = first.vertices[first.faces]
+    edges = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2)
+    assert edges.max() < 0.5 and np.abs(np.ptp(first.vertices, axis=0) - np.ptp(house.vertices, axis=0)).max() < 0.1
+
+
+def test_cut_triangles_keep_area_and_neighbours():
+    vertices, faces = np.array([[0, 0, 0], [3, 0, 0], [0, 2, 0], [3, 2, 0.0]]), np.array([[0, 1, 2], [1, 3, 2]])
+    places, cut, parent = cut_edges(vertices, faces, 0.4)
+    a, b, c = (places[cut[:, k]] for k in range(3))
+    area = np.cross(b - a, c - a)[:, 2] / 2.0
+    assert (area > 0.0).all() and np.bincount(parent, area) == pytest.approx([3.0, 3.0])
+    edges = np.sort(np.stack([cut, np.roll(cut, -1, axis=1)], axis=2), axis=2).reshape(-1, 2)
+    _, counts = np.unique(edges, axis=0, return_counts=True)
+    assert set(counts) == {1, 2} and np.linalg.norm(np.diff(places[edges], axis=1), axis=2).max() <= 0.4
+
+
+@pytest.mark.parametrize("textures", ["4", "0x256", "4x65536", "4 x 256"])
+def test_numbers_of_textures_are_checked(textures):
+    with pytest.raises(ArgumentError, match=r"textures: found '.*', expected their number and side, such as 4x4096"):
+        main_scans(ScansOptions(textures=textures))

@@ -13,6 +13,7 @@ from PIL import Image
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.scene import images, textures
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance, appearance_rows, pack_appearance
+from batchnav.scene.blocks import compress
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.textures import Palette, flags_of, halved, num_levels, num_texels
@@ -455,7 +456,7 @@ def test_levels_go_down_to_one_texel():
     picture = random_picture(5, 12)
     palette = Palette(first_material=3, first_level=7, first_texel=100)
     assert palette.add(Material(texture=0), (Texture(picture),)) == 3
-    materials, levels, texels = palette.arrays()
+    materials, levels, texels, _ = palette.arrays()
     assert levels.tolist() == [[100, 12, 5, 0], [160, 6, 2, 0], [172, 3, 1, 0], [175, 1, 1, 0]]
     assert len(texels) == 76 == num_texels(12, 5, num_levels(12, 5))
     np.testing.assert_array_equal(texels[:60].view(np.uint8).reshape(5, 12, 4), picture)
@@ -471,7 +472,7 @@ def test_what_is_equal_is_stored_once():
     rows = [palette.add(Material(texture=0), (texture,)) for texture in (Texture(picture), same, flat, unmipped)]
     rows.append(palette.add(Material((0.5, 0.0, 0.0, 1.0)), ()))
     rows.append(palette.add(Material((0.5, 0.0, 0.0, 0.5)), ()))  # alpha is not shown
-    materials, levels, texels = palette.arrays()
+    materials, levels, texels, _ = palette.arrays()
     assert rows == [0, 0, 1, 2, 3, 3] and len(materials) == 4
     assert len(levels) == 3 + 1 and len(texels) == 21 + 16
     turned = Texture(picture.reshape(2, 8, 4))  # the same bytes are another picture
@@ -501,16 +502,17 @@ def meshes():
     textured = Surface(np.int32([0, 1]), (Material(), Material(texture=0)), (Texture(random_picture(4, 4)),), uv)
     tinted = Surface(np.int32([0, 0]), (Material(),), color=color)
     both = textured._replace(color=color, material=np.int32([1, 1]))
-    return [plain, *(plain._replace(surface=surface) for surface in (textured, tinted, both))]
+    blocks = textured._replace(textures=(Texture(compress(random_picture(40, 24))),))
+    return [plain, *(plain._replace(surface=surface) for surface in (textured, tinted, both, blocks))]
 
 
 def test_a_triangle_takes_no_more_than_it_has():
-    packed = pack_appearance(meshes(), COLOR_FIELDS, {"": 0})
+    packed = pack_appearance(meshes()[:4], COLOR_FIELDS, {"": 0})
     assert (packed.paint < 0).tolist() == [True, True, True, False, False, False, False, False]
     assert len(packed.patches) == 1 + 2 + 2 * 2 and len(packed.normal) == 0
     assert len(packed.materials) == 2 and len(packed.levels) == 3
     white = pack_appearance(meshes()[:1], COLOR_FIELDS, {"": 0})
-    assert [len(array) for array in white] == [0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0]
+    assert [len(array) for array in white] == [0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0]
 
 
 def test_rows_are_known_before_they_are_made():

@@ -13,8 +13,9 @@ from batchnav.errors import ArgumentError
 from batchnav.geometry.pose import camera_axes, pixel_ray, pixel_spacing, tan_half
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.blocks import compress, decompress
 from batchnav.scene.resident import ResidentSceneBank, SceneSize
-from batchnav.scene.textures import halved, num_levels
+from batchnav.scene.textures import halved, num_block_rows, num_levels
 from batchnav.sensors import rgb
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.depth import DepthConfig
@@ -212,13 +213,70 @@ def each_alone(depth, triangle, position, heading, paint, tan_half_hfov, rgb_out
                     rgb_out[i, row, column, channel] = as_byte(color[channel])
 
 
+def in_blocks(look):
+    """The surface with its textures in blocks, and with the images that these stand for."""
+    packed = [texture._replace(pixels=compress(texture.pixels)) for texture in look.textures]
+    plain = [texture._replace(pixels=decompress(texture.pixels)) for texture in packed]
+    return look._replace(textures=tuple(packed)), look._replace(textures=tuple(plain))
+
+
+@pytest.mark.parametrize("magnify", ["nearest", "linear"])
+@pytest.mark.parametrize("minify", ["nearest", "linear"])
+def test_blocks_are_read_as_the_image_that_they_stand_for(device, minify, magnify):
+    packed, plain = in_blocks(surface(wrap=("mirror", "repeat"), minify=minify, magnify=magnify))
+    camera = CameraConfig(40, 56, hfov_deg=75.0)
+    found, expected = (
+        views(SceneBank.pack([painted(look)], device, COLOR_FIELDS), camera)[0].astype(int) for look in (packed, plain)
+    )
+    assert np.abs(found - expected).max() <= 1 and found.std() > 10  # decoded texels are rounded to bytes first
+
+
+@pytest.mark.parametrize("minify", ["linear_mipmap_nearest", "linear_mipmap_linear"])
+def test_mip_levels_of_blocks(device, minify):
+    """Every level has a colour of its own."""
+    scene, camera = painted(surface(minify=minify)), CameraConfig(40, 2 * LANES)
+    made, first = compress(scene.mesh.surface.textures[0].pixels), 0
+    for level in range(num_levels(made.width, made.height)):
+        rows, color = (
+            num_block_rows(made.width >> level, max(1, made.height >> level), 1),
+            level << 11 | level << 6 | level,
+        )
+        made.words[first : first + rows], first = color | color << 16, first + rows
+    look = scene.mesh.surface._replace(textures=(Texture(made, minify=minify),))
+    found, _, triangle = views(SceneBank.pack([painted(look)], device, COLOR_FIELDS), camera)
+    good, levels = [], []
+    for image, numbers, position, heading in zip(found, triangle, POSITIONS, HEADINGS, strict=True):
+        _, detail = expected_colors(scene, camera, numbers, position, heading)
+        level = np.clip(detail, 0, num_levels(made.width, made.height) - 1)
+        levels.append(np.floor(level + 0.5) if minify == "linear_mipmap_nearest" else level)
+        good.append(np.abs(image - (255 / 31 * levels[-1])[..., None]).max(-1) <= CLOSE)
+    assert np.mean(good) > 0.99 and np.ptp(levels) > 4
+
+
+def test_textures_of_both_kinds_share_a_row_of_pixels(device):
+    look, camera = surface(), CameraConfig(32, 2 * LANES)
+    packed, plain = (each.textures[0]._replace(minify="linear") for each in in_blocks(look))
+    both = look._replace(
+        materials=(Material(texture=0), Material(texture=1)), textures=(look.textures[0], packed),
+        material=np.arange(12, dtype=np.int32) % 2,
+    )  # fmt: skip
+    found, expected = (
+        views(SceneBank.pack([painted(each)], device, COLOR_FIELDS), camera)
+        for each in (both, both._replace(textures=(look.textures[0], plain)))
+    )
+    error, of_blocks = np.abs(found[0].astype(int) - expected[0]), found[2] % 2 == 1
+    assert 0.1 < of_blocks.mean() < 0.9 and error.max() <= 1 and (error[~of_blocks] == 0).all()
+
+
+@pytest.mark.parametrize("blocks", [False, True])
 @pytest.mark.parametrize("tinted", [False, True])
-def test_single_pixels_equal_lanes_of_pixels(tinted):
+def test_single_pixels_equal_lanes_of_pixels(tinted, blocks):
     """Textured and uniform triangles in rows of two groups of pixels and one pixel more."""
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8) if tinted else None
     look = surface()._replace(
         materials=(Material((0.9, 0.5, 0.3, 1.0), 0), Material((0.2, 0.7, 0.3, 1.0))), color=color
     )
+    look = in_blocks(look)[0] if blocks else look
     scene = painted(look._replace(material=np.arange(12, dtype=np.int32) % 2))
     bank, camera = SceneBank.pack([scene], "cpu", COLOR_FIELDS), CameraConfig(5, 2 * LANES + 1)
     found, depth, triangle = views(bank, camera)
@@ -240,7 +298,8 @@ def test_holes_are_black_and_surfaces_without_colour_white(device, caplog):
 
 def test_a_slot_renders_as_its_scene(device):
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
-    scenes = [painted(surface()), painted(surface(minify="linear")._replace(color=color)), room_scene()]
+    other = in_blocks(surface(minify="linear")._replace(color=color))[0]
+    scenes = [painted(in_blocks(surface())[0]), painted(other), room_scene()]
     bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, COLOR_FIELDS)
     camera = CameraConfig(16, 16)
     for slot, scene in ((1, scenes[0]), (2, scenes[1]), (0, scenes[2]), (1, scenes[1]), (2, scenes[0])):
@@ -250,7 +309,8 @@ def test_a_slot_renders_as_its_scene(device):
 
 
 def test_scenes_share_a_bank(device):
-    scenes = [painted(surface()), room_scene(), painted(surface()._replace(materials=(Material((0, 1, 1, 1), 0),)))]
+    other = in_blocks(surface()._replace(materials=(Material((0, 1, 1, 1), 0),)))[0]
+    scenes = [painted(surface()), room_scene(), painted(other)]
     bank, camera = SceneBank.pack(scenes, device, COLOR_FIELDS), CameraConfig(16, 16)
     for k, scene in enumerate(scenes):
         alone = SceneBank.pack([scene], device, COLOR_FIELDS)
@@ -317,7 +377,7 @@ def test_in_an_environment():
     assert env.bank.appearance_fields == set(COLOR_FIELDS) and not len(env.bank.appearance.normal)
     box = env.single_observation_space["rgb"]
     assert box.dtype == "uint8" and box.shape == (3, 12, 16) and box.high.max() == 255
-    with pytest.raises(ArgumentError, match="without appearance of levels, materials, paint, patches, texels"):
+    with pytest.raises(ArgumentError, match="without appearance of blocks, levels, materials, paint, patches, texels"):
         NavEnv(SceneBank.pack([scene], appearance=("normal",)), 2, sensors=("rgb",))
     spec = RGBSensor(CameraConfig(6, 9)).spec
     assert {spec.stored_on(torch.device(kind)) for kind in ("cpu", "cuda")} == {torch.uint8}
@@ -326,7 +386,8 @@ def test_in_an_environment():
 def test_cuda_kernel_has_no_float64(compile_ptx):
     images, ids = nb.Array(nb.float32, 3, "C"), nb.Array(nb.int32, 3, "C")
     ints, rows, angles = nb.Array(nb.int32, 1, "C"), nb.Array(nb.float32, 2, "C"), nb.Array(nb.float32, 1, "C")
-    paint = nb.NamedTuple((ints, rows, rows, nb.Array(nb.int32, 2, "C"), ints), rgb.Paint)
+    blocks = nb.Array(nb.int64, 2, "C")
+    paint = nb.NamedTuple((ints, rows, rows, nb.Array(nb.int32, 2, "C"), ints, blocks), rgb.Paint)
     out = nb.Array(nb.uint8, 4, "C")
     ptx = compile_ptx(rgb._rgb_cuda, images, ids, rows, angles, angles, angles, paint, nb.boolean, out)
     assert ".f64" not in ptx and "div.rn" not in ptx

@@ -12,8 +12,10 @@ import batchnav
 from batchnav.errors import ArgumentError
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.renderers.choose import make_renderer
+from batchnav.scene import blocks
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.blocks import LARGEST, SHARE, with_blocks
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import Scene
@@ -214,6 +216,22 @@ def test_colours_equal_habitat_sim(shared, model):
             print(f"{model}, {name}: {within:.4f} within {most}, mean {error.mean():.3f}, {len(error)} pixels")
             assert within >= part, f"{name}: {within} within {most}, expected {part}"
             assert name == "on lines" or error.mean() <= MEAN, f"{name}: mean {error.mean()}"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_textures_in_blocks_are_close(shared, model):
+    """Textures as `load_scene` keeps them, compared with those of the file."""
+    folder = shared / "oracle" / "rgb"
+    mesh = load_mesh(folder / f"{model}.glb")
+    looks, differences = (mesh.surface, with_blocks(mesh.surface)), []
+    banks = [SceneBank.pack([bare_scene(mesh._replace(surface=look))], "cpu", COLOR_FIELDS) for look in looks]
+    for file in sorted(folder.glob(f"{model}_*.npz")):
+        oracle = np.load(file)
+        (plain, triangle), (packed, _) = (pictures(bank, oracle, oracle["rgb"].shape[1], "raycast") for bank in banks)
+        differences.append(np.abs(plain.astype(int) - packed)[triangle >= 0])
+    error = np.concatenate(differences)
+    print(f"{model}: {(error.max(1) <= LARGEST).mean():.4f} within {LARGEST}, mean {error.mean():.3f}")
+    assert (error.max(1) <= LARGEST).mean() >= SHARE and error.mean() <= blocks.MEAN
 
 
 @pytest.mark.usefixtures("opengl")

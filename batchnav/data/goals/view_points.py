@@ -148,13 +148,13 @@ def goals_of_scene(
     file = cache_file(scene, rules, label_map)
     goals = load_goals(file)
     if goals is None:
-        goals = SceneGoals(rules.name, tuple(_goals_of(scene, rules.view_points, label_map, device)))
+        goals = SceneGoals(rules.name, tuple(search_goals(scene, rules.view_points, label_map, device)))
         save_goals(goals, file)
     return goals
 
 
-def _goals_of(scene: Scene, rules: ViewPointRules, labels: LabelMap, device: torch.device) -> list[ObjectGoal]:
-    """Objects of a scene with at least one view point."""
+def search_goals(scene: Scene, rules: ViewPointRules, labels: LabelMap, device: torch.device) -> list[ObjectGoal]:
+    """Objects of a scene with at least one view point, without the cache."""
     source = scene.semantic or scene
     named = [(thing, labels.category(thing.label)) for thing in objects_of(source.mesh)]
     wanted = [(thing, category) for thing, category in named if category is not None]

@@ -32,6 +32,7 @@ import numpy as np
 from batchnav.data.files import read_json, read_text
 from batchnav.errors import MeshError, few, shortened
 from batchnav.runtime.console import number_of
+from batchnav.scene.blocks import pixels_of
 from batchnav.scene.id_tiles import FIELDS as TILE_FIELDS
 from batchnav.scene.id_tiles import TileMaker, wrapped_texels
 from batchnav.scene.images import AppearanceConfig
@@ -180,7 +181,7 @@ def _with_tiles(
         if material.texture < 0 or surface.uv is None or not len(faces):
             continue
         texture = surface.textures[material.texture]
-        colors = texture.pixels[..., :3]
+        colors = pixels_of(texture)[..., :3]
         if material.color[:3] != (1.0, 1.0, 1.0):
             colors = np.round(colors * np.array(material.color[:3])).astype(np.uint8)
         red, green, blue = np.moveaxis(colors.astype(np.int32), -1, 0)
@@ -210,7 +211,7 @@ def _centroid_colors(surface: Surface) -> np.ndarray:
         shade[of_it] *= material.color[:3]
         if material.texture >= 0 and surface.uv is not None:
             texture = surface.textures[material.texture]
-            pixels, wrap = texture.pixels, texture.wrap
+            pixels, wrap = pixels_of(texture), texture.wrap
             height, width = pixels.shape[:2]
             u, v = surface.uv[of_it].astype(np.float64).mean(1).T
             column = wrapped_texels(np.floor(u * width).astype(np.int64), width, wrap[0])

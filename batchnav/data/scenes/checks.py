@@ -14,7 +14,7 @@ from batchnav.errors import NavMeshError
 from batchnav.navmesh.islands import SMALL_ISLAND
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.console import number_of
-from batchnav.scene.axes import NO_ORIGIN, listed
+from batchnav.scene.axes import NO_ORIGIN, listed, used_vertices
 from batchnav.scene.scene import Scene
 from batchnav.types import FAR, TriangleMesh
 
@@ -36,7 +36,7 @@ _ON_FLOOR, _THROUGH = 0.5, 0.05
 
 def unit_warning(mesh: TriangleMesh, name: str) -> str:
     """A warning about a mesh that is too large or small for a building in metres; empty for others."""
-    size = float(np.ptp(mesh.vertices[np.unique(mesh.faces)], axis=0).max())
+    size = float(np.ptp(mesh.vertices[used_vertices(len(mesh.vertices), mesh.faces)], axis=0).max())
     if SMALLEST <= size <= LARGEST:
         return ""
     hints = [
@@ -60,7 +60,7 @@ def origin_warning(mesh: TriangleMesh, name: str) -> str:
 
 def navmesh_outside(bounds: np.ndarray, mesh: TriangleMesh, name: str) -> str:
     """Error message where a navmesh exceeds its mesh; empty for others. `bounds`: f32 [2, 3], metres."""
-    used = mesh.vertices[np.unique(mesh.faces)]
+    used = mesh.vertices[used_vertices(len(mesh.vertices), mesh.faces)]
     walls = np.stack([used.min(0), used.max(0)])
     # A navmesh covers floors only, so only an extent beyond the mesh is suspicious.
     if (bounds[0] < walls[0] - EDGE).any() or (bounds[1] > walls[1] + np.array([EDGE, 2 * EDGE, EDGE])).any():

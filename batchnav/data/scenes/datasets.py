@@ -27,7 +27,7 @@ from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.formats.pointnav import scenes_played
 from batchnav.data.scenes.annotations import is_semantic
 from batchnav.data.scenes.asset import FileAxes
-from batchnav.data.scenes.prepared import load_source
+from batchnav.data.scenes.cached import load_source
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG, SCENE_INSTANCE, SceneDatasetConfig
 from batchnav.data.scenes.source import (
     STAGE_CONFIG,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from batchnav.data.files import SCENES_DIR
+from batchnav.data.scenes.cached import load_source
 from batchnav.data.scenes.generated import is_cached, load_generated
 from batchnav.data.scenes.ids import (
     SCENE_SOURCES,
@@ -31,7 +32,7 @@ from batchnav.data.scenes.ids import (
     scene_ids,
 )
 from batchnav.data.scenes.islands import check_rule, select_islands
-from batchnav.data.scenes.prepared import SUFFIX, baked_for, load_prepared, load_source
+from batchnav.data.scenes.prepared import SUFFIX, baked_for, load_prepared
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG, SceneDatasetConfig
 from batchnav.data.scenes.source import SceneSource, file_source, scene_id_of, stage_source
 from batchnav.errors import ArgumentError, MeshError, shortened

@@ -29,6 +29,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
 from batchnav.scene.axes import Up, two_sided
+from batchnav.scene.blocks import with_blocks
 from batchnav.scene.formats import unsupported_format
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES, appearance_config, check_mesh, load_mesh
@@ -182,8 +183,11 @@ class SceneSource:
         settings: NavMeshSettings | None = None,
         appearance: AppearanceConfig | bool = True,
     ) -> tuple[Scene, list[str]]:
-        """The scene of the loaded mesh, and warnings about a navmesh file that does not fit it. NavMeshError."""
-        semantic = self.load_semantic_mesh(appearance)
+        """The scene of the loaded mesh, and warnings about a navmesh file that does not fit it. NavMeshError.
+
+        Its large textures are kept in blocks (`scene/blocks.py`).
+        """
+        semantic, mesh = self.load_semantic_mesh(appearance), mesh._replace(surface=with_blocks(mesh.surface))
         scene = make_scene(self.name, mesh, self.load_navmesh(mesh, settings), semantic=semantic)
         if self.navmesh is None:
             scene = scene._replace(navmesh_origin="two_sided" if self.two_sided else "mesh")

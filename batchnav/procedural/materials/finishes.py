@@ -14,6 +14,7 @@ import numpy as np
 
 from batchnav.procedural.materials.textures import FIRST, LIBRARY, TEXTURE_FAMILIES, Color, hsv, texture
 from batchnav.procedural.random_stream import RandomStream
+from batchnav.scene.blocks import pixels_of
 
 METRES, GRAIN, FIT = "metres", "grain", "fit"
 """Mapping of a texture to a solid: in metres from the object's origin; in metres with U along the longest side; or
@@ -291,4 +292,4 @@ def without_texture(finish: Finish) -> Finish:
 @functools.cache
 def _mean(row: int) -> np.ndarray:
     """f64 [3]: mean colour of a texture, 0..1."""
-    return texture(row).pixels[:, :, :3].mean(axis=(0, 1)) / 255.0
+    return pixels_of(texture(row))[:, :, :3].mean(axis=(0, 1)) / 255.0

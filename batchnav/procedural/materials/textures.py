@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchnav.procedural.random_stream import RandomStream
+from batchnav.scene.blocks import pixels_of
 from batchnav.types import Surface, Texture
 
 # Small repeating images from random numbers: wood, tiles, plaster, cloth, stone.
@@ -367,5 +368,5 @@ def replace_textures(surface: Surface) -> Surface:
 
 def restore_textures(surface: Surface) -> Surface:
     """Inverse of `replace_textures`: textures of the library, which all scenes share."""
-    texels = (found.pixels[0, 0].astype(int) for found in surface.textures)
+    texels = (pixels_of(found)[0, 0].astype(int) for found in surface.textures)
     return surface._replace(textures=tuple(texture(int(low | high << 8)) for low, high, *_ in texels))

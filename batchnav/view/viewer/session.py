@@ -30,6 +30,7 @@ from batchnav.evaluation.players import Player
 from batchnav.evaluation.trajectories import GoalMasks, PoseCameras, Trajectory, TrajectoryRecorder, goal_images
 from batchnav.renderers.bodies import SeenBodies
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.blocks import pixels_of
 from batchnav.scene.scene import Scene
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sim.bodies import STOP
@@ -367,7 +368,7 @@ def _textured(corners: np.ndarray, surface: Surface, faces: np.ndarray, number: 
     uv[:, 1] = 1.0 - uv[:, 1]  # trimesh has v = 0 at the bottom
     factor = _linear(np.round(255.0 * np.array(material.color)).clip(0, 255).astype(np.uint8)[None])[0]
     look = trimesh.visual.material.PBRMaterial(
-        baseColorTexture=Image.fromarray(surface.textures[material.texture].pixels[..., :3]),
+        baseColorTexture=Image.fromarray(pixels_of(surface.textures[material.texture])[..., :3]),
         baseColorFactor=factor, metallicFactor=0.0, roughnessFactor=1.0, doubleSided=True,
     )  # fmt: skip
     made.visual = trimesh.visual.TextureVisuals(uv=uv, material=look)

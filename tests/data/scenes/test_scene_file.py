@@ -1,5 +1,6 @@
 import json
 import os
+import time
 import tracemalloc
 import zlib
 
@@ -9,16 +10,22 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save
 from worlds import FLOOR, write_floor
 
+from batchnav.bench.make_scans import photo
+from batchnav.data.scenes import cached
 from batchnav.data.scenes import prepared as prepare_module
 from batchnav.data.scenes.asset import FileAxes
+from batchnav.data.scenes.cached import cached_files, load_source
 from batchnav.data.scenes.datasets import find_sources
 from batchnav.data.scenes.load import load_all, load_scene
-from batchnav.data.scenes.prepared import fingerprint, load_prepared, load_source, made_from, prepare, save_prepared
-from batchnav.data.scenes.source import mesh_source
+from batchnav.data.scenes.prepared import fingerprint, load_prepared, made_from, prepare, save_prepared
+from batchnav.data.scenes.source import SceneSource, mesh_source
 from batchnav.data.validate import validate
 from batchnav.errors import MeshError, NavMeshError
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.procedural import make_house
 from batchnav.scene import scene as scenes
+from batchnav.scene.blocks import compress
 from batchnav.scene.bvh import BVH, build_bvh
 from batchnav.scene.scene import Scene
 from batchnav.types import Material, Surface, Texture, TriangleMesh
@@ -107,6 +114,171 @@ def test_broken_surfaces_are_refused(tmp_path, source, match, change):
         load_prepared(tmp_path / "a.scene")
 
 
+def test_compact_files_hold_the_same(tmp_path, source):
+    """Bit for bit, with a mesh for ids; corners that differ in one bit stay apart."""
+    scene = with_surface(source.load())
+    look, again = scene.mesh.surface, (Texture(compress(photo(0, 64))), Texture(photo(1, 8)))
+    uv = look.uv.copy()
+    uv[0] = [[0.0, -0.0], [0.0, 0.0], [-0.0, 0.0]]
+    look = look._replace(textures=again, uv=uv, object_id=look.object_id + 40_000)
+    scene = scene._replace(mesh=scene.mesh._replace(surface=look), semantic=source.load())
+    flat = one_triangle()
+    scenes = [scene, scene_of(make_house(0, False)), scene._replace(mesh=flat, bvh=build_bvh(flat))]
+    for whole in scenes:
+        save_prepared(whole, tmp_path / "a.scene", compact=True)
+        save_prepared(whole, tmp_path / "b.scene")
+        found, expected = load_prepared(tmp_path / "a.scene"), load_prepared(tmp_path / "b.scene")
+        for one, other in ((found, expected), (found.semantic, expected.semantic)):
+            if other is None:
+                assert one is None
+                continue
+            for part in (*BVH._fields, "vertices", "faces"):
+                assert same(*(getattr(each.bvh if part in BVH._fields else each.mesh, part) for each in (one, other)))
+            assert repr(one.mesh.surface and one.mesh.surface._replace(textures=())) == repr(
+                other.mesh.surface and other.mesh.surface._replace(textures=())
+            )
+            for name in ("material", "uv", "color", "object_id", "category") if other.mesh.surface else ():
+                first, second = (getattr(each.mesh.surface, name) for each in (one, other))
+                assert (first is None) == (second is None) and (first is None or same(first, second))
+            for texture, kept in zip(*((each.mesh.surface or look).textures for each in (one, other)), strict=True):
+                first, second = (getattr(each.pixels, "words", each.pixels) for each in (texture, kept))
+                assert same(first, second) and texture[1:] == kept[1:]
+        bare = load_prepared(tmp_path / "a.scene", appearance=False)
+        assert bare.mesh.surface is None and same(bare.mesh.faces, expected.mesh.faces)
+    assert (tmp_path / "a.scene").stat().st_size < (tmp_path / "b.scene").stat().st_size
+
+
+def scene_of(mesh):
+    """A scene of a mesh, with the navmesh of another."""
+    return Scene("house", mesh, NavMesh.bake(one_triangle()), build_bvh(mesh))
+
+
+def one_triangle():
+    return TriangleMesh(np.float32([[0, 0, 0], [0, 0, 4], [4, 0, 0]]), np.int32([[0, 1, 2]]))
+
+
+@pytest.mark.parametrize(
+    ("match", "change"),
+    [
+        ("tree: found bytes that are not a tree", lambda a: a.update(tree=a["tree"][:-1])),
+        ("tree: found bytes that are not a tree", lambda a: a.update(tree=a["tree"][:-2])),
+        ("tree: found bytes that are not a tree", lambda a: a["tree"].fill(0)),
+        ("tree: found bytes that are not a tree", lambda a: a["tree"].fill(1)),
+        ("tree: found bytes that are not a tree", lambda a: a["tree"].fill(7)),
+        ("array 'tree': found int32", lambda a: a.update(tree=a["tree"].astype(np.int32))),
+        ("corners: found a row out of range", lambda a: a["corners"].fill(9999)),
+        ("corners: found a row out of range", lambda a: a["corners"].fill(-1)),
+        ("corner_uv: found 1 rows", lambda a: a.update(corner_uv=a["corner_uv"][:1])),
+        ("faces: found a vertex index out of range", lambda a: a["corner_vertex"].fill(9999)),
+        ("order: found a face out of range or twice", lambda a: a["order"].fill(0)),
+        ("order: found 1 rows", lambda a: a.update(order=a["order"][:1])),
+        ("vertices: found a number that is not finite", lambda a: a["vertices"].fill(np.nan)),
+        ("not a prepared scene", lambda a: a.pop("corner_vertex")),
+    ],
+)
+def test_broken_compact_files_are_refused(tmp_path, source, match, change):
+    save_prepared(with_surface(source.load()), tmp_path / "a.scene", compact=True)
+
+    def changed(arrays, metadata):
+        metadata.pop("sums")
+        change(arrays)
+
+    rewrite(tmp_path / "a.scene", changed)
+    with pytest.raises(MeshError, match=match):
+        load_prepared(tmp_path / "a.scene")
+
+
+@pytest.fixture
+def large_file(tmp_path, monkeypatch):
+    """A mesh file that is cached, in a cache of its own."""
+    monkeypatch.setattr(cached, "SMALLEST", 1)
+    monkeypatch.setattr(cached, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(
+        cached, "versioned_cache_folder", lambda kind, module: made_folder(tmp_path / "cache" / kind / "version")
+    )
+    path = write_floor(tmp_path / "floor.glb")
+    settle(path)
+    return path
+
+
+def made_folder(path):
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def settle(path, seconds=60):
+    """Give a file a modification time in the past."""
+    then = time.time_ns() - seconds * 10**9
+    os.utime(path, ns=(then, then))
+
+
+def test_a_second_load_comes_from_the_cache(large_file, monkeypatch):
+    first = load_scene(large_file)
+    assert len(cached_files()) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(SceneSource, "load", None)
+        again, bare = load_scene(large_file), load_scene(large_file, appearance=False)
+        assert again.name == first.name == "floor" and load_all([str(large_file)])[0].name == str(large_file)
+        assert bare.mesh.surface is None and all(map(same, bare.bvh, first.bvh))
+    small = load_scene(large_file, NavMeshSettings(agent_radius=0.3))
+    assert small.navmesh.area < first.navmesh.area == again.navmesh.area
+    larger = load_scene(large_file, scale=2.0)
+    assert np.ptp(larger.mesh.vertices, 0) == pytest.approx(2.0 * np.ptp(first.mesh.vertices, 0))
+    settle(large_file, 30)  # another content
+    load_scene(large_file)
+    assert len(cached_files()) == 4
+
+
+def test_files_that_have_just_changed_are_not_cached(large_file):
+    settle(large_file, 0)
+    load_scene(large_file)
+    assert not cached_files()
+
+
+def test_warnings_are_repeated(large_file, caplog):
+    """Those of the package's loggers and Python's."""
+
+    def warned():
+        caplog.clear()
+        with pytest.warns(UserWarning, match="of its nodes have skins"):
+            load_scene(large_file, flip=True)
+        return [(record.name, record.getMessage()) for record in caplog.records]
+
+    data = large_file.read_bytes()
+    length = int.from_bytes(data[12:16], "little")
+    tree = json.loads(data[20 : 20 + length])
+    tree["skins"] = [{"joints": [0]}]
+    next(node for node in tree["nodes"] if "mesh" in node)["skin"] = 0
+    text = json.dumps(tree).encode()
+    text += b" " * (-len(text) % 4)
+    rest = data[20 + length :]
+    head = data[:8] + (20 + len(text) + len(rest)).to_bytes(4, "little") + len(text).to_bytes(4, "little")
+    large_file.write_bytes(head + data[16:20] + text + rest)
+    settle(large_file)
+    first = warned()
+    assert cached_files() and warned() == first
+
+
+def test_damaged_files_of_the_cache_are_made_again(large_file):
+    expected = load_scene(large_file)
+    (file,) = cached_files()
+    file.write_bytes(b"")
+    assert all(map(same, load_scene(large_file).bvh, expected.bvh)) and file.stat().st_size
+
+
+def test_the_cache_keeps_the_newest_scenes(large_file, monkeypatch):
+    load_scene(large_file)
+    (first,) = cached_files()
+    monkeypatch.setattr(cached, "MOST_BYTES", 2 * first.stat().st_size + 1000)
+    settle(first, 10)
+    others = []
+    for scale in (2.0, 3.0):
+        load_scene(large_file, scale=scale)
+        others.append(next(file for file in cached_files() if file not in (first, *others)))
+        settle(others[-1], 9)
+    assert set(cached_files()) == set(others) and not first.exists()
+
+
 def test_two_preparations_of_one_scene_have_equal_bytes(tmp_path, source):
     for name in "abcdefgh":  # metadata in a random order would be equal now and then
         save_prepared(source.load(), tmp_path / name, "so")
@@ -135,7 +307,7 @@ def test_out_of_place(tmp_path, source):
 def test_a_navmesh_that_went_missing_comes_back(tmp_path, source, monkeypatch):
     """And one that was written before its scene came to be is no reason to take that for ready."""
 
-    def killed(*arguments):
+    def killed(*arguments, **options):
         raise MeshError("killed here")
 
     out = tmp_path / "out"

@@ -1,0 +1,163 @@
+"""Scans of real size: loading, disk, device memory, frames per second, training and view points.
+
+    batchnav bench scans --count 6 --triangles 1.4e6 --textures 4x4096
+    batchnav bench scans --device cpu --count 1 --triangles 2e4 --textures 1x256
+
+The scans are procedural houses, cut into small triangles, with noise and photo-like textures. They are made once, which
+takes minutes, and stay in the cache folder. Each is loaded from its mesh file twice: as a new file, then again.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from batchnav.bench import train
+from batchnav.bench.env import measure
+from batchnav.bench.load import timed
+from batchnav.bench.make_scans import make_scans
+from batchnav.bench.options import EnvOptions, TrainOptions
+from batchnav.bench.options import ScansOptions as Options
+from batchnav.data.goals.rules import labels_named, rules_named
+from batchnav.data.goals.view_points import search_goals
+from batchnav.data.scenes.load import load_scene
+from batchnav.data.scenes.prepared import save_prepared
+from batchnav.envs.config import NavConfig
+from batchnav.envs.nav import NavEnv, PointNavEnv
+from batchnav.envs.observations import observation_sources
+from batchnav.errors import ArgumentError
+from batchnav.report.results import record, row
+from batchnav.runtime.device import resolve_device, wait_for
+from batchnav.runtime.distributed import Ranks
+from batchnav.scene.bank import SceneBank
+from batchnav.scene.resident import SceneSize
+from batchnav.scene.scene import Scene
+from batchnav.sensors.frame import appearance_needed
+
+MINUTE = 60_000_000_000
+"""Nanoseconds."""
+RULES, LABELS = "hm3d_v2", "procedural"
+"""Rules for view points, and the categories of goals."""
+
+
+def main(options: Options) -> list[dict]:
+    """Measure and print; append the results to the file with `record`. Returns the rows."""
+    number, side = _parsed(options.textures)
+    files = make_scans(options.count, options.triangles, number, side)
+    params = {
+        "count": options.count, "triangles": int(options.triangles), "textures": options.textures,
+        "num_envs": _num_envs(options), "policy": options.policy,
+    }  # fmt: skip
+    rows, scenes = _measure_loading(files, params)
+    rows += _measure_memory(scenes, options, params)
+    rows += _measure_environments(scenes, options, params)
+    rows += _measure_training(scenes, options, params)
+    rows += _measure_goals(scenes[0], options, params)
+    record("scans", rows, append=options.record)
+    return rows
+
+
+def _parsed(textures: str) -> tuple[int, int]:
+    """Number and side of the textures. ArgumentError for another text than two numbers from 1 on."""
+    found = re.fullmatch(r"([1-9]\d{0,2})x([1-9]\d{0,4})", textures)
+    if not found or int(found[2]) > 16384:
+        raise ArgumentError(f"textures: found {textures!r}, expected their number and side, such as 4x4096")
+    return int(found[1]), int(found[2])
+
+
+def _measure_loading(files: Sequence[Path], params: dict) -> tuple[list[dict], list[Scene]]:
+    """Seconds of loading each mesh file twice, and bytes on disk."""
+    first, second, sizes, scenes = [], [], [], list[Scene]()
+    load_scene(files[0])  # compiles
+    for file in files:
+        before = time.time_ns() - MINUTE
+        os.utime(file, ns=(before, before))  # a new file to every cache
+        first.append(timed(functools.partial(load_scene, file)))
+        second.append(timed(functools.partial(load_scene, file)))
+        scenes.append(load_scene(file))
+        with tempfile.TemporaryDirectory() as folder:
+            save_prepared(scenes[-1], Path(folder) / "a.scene", compact=True)
+            sizes.append((file.stat().st_size, (Path(folder) / "a.scene").stat().st_size))
+    of_mesh_files, prepared = zip(*sizes, strict=True)
+    return [
+        row("scans", "seconds", first, {"what": "load a mesh file, first time", **params}, "cpu"),
+        row("scans", "seconds", second, {"what": "load a mesh file, second time", **params}, "cpu"),
+        row("scans", "megabytes", [n / 1e6 for n in of_mesh_files], {"what": "mesh file", **params}, "cpu"),
+        row("scans", "megabytes", [n / 1e6 for n in prepared], {"what": "prepared scene", **params}, "cpu"),
+        row("scans", "ratio", sum(prepared) / sum(of_mesh_files), {"what": "prepared / mesh file", **params}, "cpu"),
+    ], scenes  # fmt: skip
+
+
+def _measure_memory(scenes: Sequence[Scene], options: Options, params: dict) -> list[dict]:
+    """Bytes of a scan on the device, for each set of sensors."""
+    rows = []
+    for name in options.sensors:
+        sources = observation_sources(NavConfig(sensors=tuple(name.split("+")))).values()
+        sizes = [SceneSize.of(scene).with_appearance(appearance_needed(sources)).num_bytes / 1e6 for scene in scenes]
+        rows.append(row("scans", "megabytes", sizes, {"what": f"device memory: {name}", **params}, "cpu"))
+    return rows
+
+
+def _measure_environments(scenes: Sequence[Scene], options: Options, params: dict) -> list[dict]:
+    """Seconds to make an environment, and frames per second of its steps, for each set of sensors and image size."""
+    device, rows = resolve_device(options.device), []
+    of_steps = EnvOptions(seconds=options.seconds, repeats=options.repeats)
+    for name, size in itertools.product(options.sensors, options.sizes):
+
+        def make(name=name, size=size) -> NavEnv:
+            env = NavEnv(scenes, _num_envs(options), device, sensors=name.split("+"), height=size, width=size)
+            env.reset(seed=0)
+            return env
+
+        make()  # compiles
+        start = time.perf_counter()
+        env = make()
+        wait_for(device)
+        seconds, of_env = time.perf_counter() - start, f"{name} {size}x{size}"
+        rows.append(row("scans", "seconds", seconds, {"what": f"make an environment: {of_env}", **params}, device))
+        rates = measure(env, of_steps)
+        rows.append(row("scans", "frames_per_second", rates, {"what": f"step: {of_env}", **params}, device))
+    return rows
+
+
+def _measure_training(scenes: Sequence[Scene], options: Options, params: dict) -> list[dict]:
+    """Frames per second of training with depth."""
+    device, size = resolve_device(options.device), options.sizes[0]
+    config = TrainOptions(
+        device=options.device, policies=(options.policy,), sizes=(size,), num_envs=(_num_envs(options),),
+        updates=options.updates, minibatch_frames=8192, compile=device.type == "cuda",
+    )  # fmt: skip
+    env = PointNavEnv(SceneBank.pack(scenes, device), _num_envs(options), device, height=size, width=size, copy=False)
+    policy = train.make_policy(env, options.policy, config)
+    learner = train.make_learner(env, policy, config, Ranks(device))
+    rates = learner.frames_per_update / train.time_updates(learner, options.updates)["loop"]
+    return [row("scans", "frames_per_second", rates, {"what": f"train: depth {size}x{size}", **params}, device)]
+
+
+def _measure_goals(scene: Scene, options: Options, params: dict) -> list[dict]:
+    """Seconds to find the view points of a scan's first objects."""
+    device, rules, labels = resolve_device(options.device), rules_named(RULES), labels_named(LABELS)
+
+    def search(objects: int) -> int:
+        assert scene.mesh.surface is not None and scene.mesh.surface.object_id is not None
+        ids = scene.mesh.surface.object_id
+        known = np.unique(ids[ids > 0])[:objects]
+        surface = scene.mesh.surface._replace(object_id=np.where(np.isin(ids, known), ids, 0).astype(np.int32))
+        some = scene._replace(mesh=scene.mesh._replace(surface=surface))
+        return len(search_goals(some, rules.view_points, labels, device))
+
+    search(1)  # compiles
+    seconds = timed(lambda: search(options.objects))
+    return [row("scans", "seconds", seconds, {"what": f"view points of {options.objects} objects", **params}, device)]
+
+
+def _num_envs(options: Options) -> int:
+    return options.num_envs or (4096 if resolve_device(options.device).type == "cuda" else 64)
