@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -22,19 +23,21 @@ WIDTH = 100
 """Columns of the table where stdout is no terminal."""
 
 
-def doctor(config: str | None = None) -> None:
+def doctor(config: str | None = None, scenes: Path | None = None, split: str = "train") -> None:
     """Check Python, packages, CUDA and OpenGL, and list what to install.
 
     Args:
         config: training configuration, a file or a bundled name; predict the memory of its run too, which generates the
             scenes.
+        scenes: mesh files in a folder, or a dataset: plan memory, disk space and time of all of them. Loads three.
+        split: split of a dataset.
     """
     from batchnav.diagnostics.installation import installation  # imports numba, which `--help` does not need
 
     table = Table("what", "found", "to do", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in table.columns:
         column.overflow = "fold"
-    for finding in [*installation(__version__), *_devices(config)]:
+    for finding in [*installation(__version__), *_devices(config, scenes, split)]:
         table.add_row(*finding)
     show(table, WIDTH)
     show(next_command("train an agent", "batchnav", "train", *(("--config", config) if config else ()), *new_run()))
@@ -42,15 +45,17 @@ def doctor(config: str | None = None) -> None:
         show(next_command("predict the memory of a run", "batchnav", "doctor", "--config", "pointnav_waypoint_cpu"))
 
 
-def _devices(config: str | None) -> list[Finding]:
+def _devices(config: str | None, scenes: Path | None, split: str) -> list[Finding]:
     """Devices, renderers and memory; without a usable cache folder, the reason why they are missing."""
     from batchnav.diagnostics.installation import Finding
 
     try:
-        from batchnav.diagnostics.doctor import examine, memory_findings  # imports kernels, which are cached
+        # imports kernels, which are cached
+        from batchnav.diagnostics.doctor import examine, memory_findings, plan_findings
     except ArgumentError as error:
         return [Finding("kernels, devices", "not examined: kernels need the cache folder", str(error))]
-    return [*examine(), *(memory_findings(find_config(config)) if config else ())]
+    plan = plan_findings(scenes, split) if scenes else ()
+    return [*examine(), *plan, *(memory_findings(find_config(config)) if config else ())]
 
 
 def command(arguments: Sequence[str]) -> None:

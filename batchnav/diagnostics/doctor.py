@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import statistics
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from batchnav.config import load_config
 from batchnav.data.formats import load_episodes
 from batchnav.data.play import played_scene_ids
+from batchnav.data.scenes.cached import cached_files, most_bytes
+from batchnav.data.scenes.datasets import find_sources
 from batchnav.data.scenes.ids import scene_ids
 from batchnav.data.scenes.load import map_scenes
+from batchnav.data.scenes.prepared import save_prepared
+from batchnav.data.scenes.source import SceneSource
 from batchnav.diagnostics.installation import Finding, package
+from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import observation_sources, space_of, specs_of
 from batchnav.errors import DeviceError
 from batchnav.learning import Rollout
@@ -30,7 +39,7 @@ from batchnav.runtime.imports import install_command
 from batchnav.runtime.parallel import num_threads
 from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.textures import Palette
-from batchnav.sensors.frame import BYTES_RENDERED, images_needed
+from batchnav.sensors.frame import BYTES_RENDERED, appearance_needed, images_needed
 from batchnav.sim.bodies import Bodies
 from batchnav.sim.episodes import SamplingQueue
 from batchnav.sim.simulator import CHUNKS_PER_THREAD
@@ -177,6 +186,94 @@ def _kept(
     return sizes
 
 
+# Plan for a folder of scenes: memory, disk and time of all of them, from a few: `plan_findings`
+
+SAMPLED = 3
+"""Number of scenes that are loaded for a plan: the smallest, the median and the largest file."""
+PLANNED = {"depth": ("depth",), "rgb + depth": ("rgb", "depth")}
+"""Sensors whose device memory is told, by name."""
+
+
+class SampledScene(NamedTuple):
+    """Measurements of one scene."""
+
+    size: int
+    """Bytes of its files."""
+    seconds: float
+    """Duration of reading its files, baking and building."""
+    prepared: int
+    """Bytes of its prepared file."""
+    memory: dict[str, int]
+    """Bytes on the device by the names of `PLANNED`."""
+
+
+def plan_findings(folder: Path, split: str = "train") -> list[Finding]:
+    """What the scenes of a folder or dataset need: disk, time and device memory, and how many fit.
+
+    A few scenes are loaded; the others are estimated by the sizes of their files. Raises MeshError where there are
+    none, and for a scene that cannot be loaded.
+    """
+    sources = sorted(find_sources(folder, split), key=_size_of_files)
+    places = sorted({0, len(sources) // 2, len(sources) - 1})[:SAMPLED]
+    samples = [_sampled(sources[place]) for place in places]
+    total, measured = sum(map(_size_of_files, sources)), sum(sample.size for sample in samples)
+    scale = total / max(1, measured)
+    prepared, seconds = (scale * sum(getattr(s, name) for s in samples) for name in ("prepared", "seconds"))
+    free = shutil.disk_usage(sources[0].prepared.parent).free
+    workers = max(1, min(num_threads(), len(sources)))
+    findings = [
+        Finding("plan: scenes", f"{len(sources):,} in {total / 1e9:.2f} GB; {len(samples)} were measured"),
+        Finding(
+            "plan: prepared files", f"{prepared / 1e9:.2f} GB, {free / 1e9:.0f} GB free",
+            "" if prepared < free else "free some space, or name another disk: batchnav data prepare --out",
+        ),
+        Finding("plan: batchnav data prepare", f"{seconds / workers / 60:.1f} minutes with {workers} processes"),
+    ]  # fmt: skip
+    device = resolve_device("auto")
+    available = _free_memory(device)
+    for name in PLANNED:
+        needed = scale * sum(sample.memory[name] for sample in samples)
+        fit = int(available * len(sources) / needed) if needed else len(sources)
+        every = "all fit" if fit >= len(sources) else f"{fit:,} fit"
+        findings.append(
+            Finding(
+                f"plan: {name}",
+                f"{needed / 1e9:.2f} GB; {every} into {available / 1e9:.0f} GB of {device}",
+                "" if fit >= len(sources) else f"train with --scenes.gigabytes {max(1, int(0.5 * available / 1e9))}",
+            )
+        )
+    return findings
+
+
+def _size_of_files(source: SceneSource) -> int:
+    return sum(file.stat().st_size for file in source.files if file.is_file())
+
+
+def _sampled(source: SceneSource) -> SampledScene:
+    """Measurements of a scene, which is read from its files."""
+    start = time.perf_counter()
+    scene = source.load()
+    seconds = time.perf_counter() - start
+    with tempfile.TemporaryDirectory() as folder:
+        save_prepared(scene, Path(folder) / "a.scene", compact=True)
+        prepared = (Path(folder) / "a.scene").stat().st_size
+    size = SceneSize.of(scene)
+    memory = {
+        name: size.with_appearance(
+            appearance_needed(observation_sources(NavConfig(sensors=sensors)).values())
+        ).num_bytes
+        for name, sensors in PLANNED.items()
+    }
+    return SampledScene(_size_of_files(source), seconds, prepared, memory)
+
+
+def _free_memory(device: torch.device) -> int:
+    """Free bytes of a device; of the CPU, physical memory that is available."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 CUDA_PACKAGES = ("numba-cuda", "cuda-bindings", "nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink")
 """Packages that compile kernels for a GPU. Conda and the system's toolkit may have them under other names."""
 MAX_MEASURED = 64
@@ -190,7 +287,10 @@ def examine() -> list[Finding]:
     has_cuda = torch.cuda.is_available()
     where = torch.cuda.get_device_name() if has_cuda else f"{num_threads()} CPU threads"
     renderers = "raycast" if opengl.advice else "raycast; opengl with --renderer opengl; auto picks the faster one"
-    return [*findings, opengl, Finding("device: auto", where), Finding("renderers", renderers)]
+    files = cached_files()
+    size = sum(file.stat().st_size for file in files)
+    kept = Finding("cached scenes", f"{len(files)} of mesh files, {size / 1e9:.1f} of {most_bytes() / 1e9:.0f} GB")
+    return [*findings, opengl, Finding("device: auto", where), Finding("renderers", renderers), kept]
 
 
 def memory_findings(config: Path) -> list[Finding]:

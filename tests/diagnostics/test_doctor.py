@@ -7,11 +7,14 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
+from worlds import write_floor
 
 import batchnav
-from batchnav.data.scenes.load import map_scenes
+from batchnav.data.scenes.load import load_scene, map_scenes
 from batchnav.diagnostics import doctor, installation
+from batchnav.errors import MeshError
 from batchnav.renderers.opengl import gl
 from batchnav.runtime.imports import install_command
 from batchnav.scene.resident import SceneSize
@@ -64,6 +67,30 @@ def test_doctor_reports_a_cache_folder_that_cannot_be_used(tmp_path, monkeypatch
     (tmp_path / "file").touch()
     monkeypatch.setenv("BATCHNAV_CACHE", str(tmp_path / "file"))
     assert "cannot be created" in installation._cache().advice
+
+
+def test_doctor_plans_many_scenes(run, tmp_path):
+    """By three of them, and the sizes of the files of all."""
+    for k in range(5):
+        write_floor(tmp_path / f"{k}.glb")
+    text = run("doctor", "--scenes", tmp_path)
+    found = {finding.what: finding for finding in doctor.plan_findings(tmp_path)}
+    assert found["plan: scenes"].found.startswith("5 in ") and found["plan: scenes"].found.endswith("3 were measured")
+    assert "all fit into" in found["plan: depth"].found and set(found) == {
+        *(f"plan: {name}" for name in ("scenes", "prepared files", "batchnav data prepare", *doctor.PLANNED))
+    }
+    assert all(name in text for name in ("plan: scenes", "cached scenes"))
+    with pytest.raises(MeshError, match="found no"):
+        doctor.plan_findings(tmp_path / "none")
+
+
+def test_doctor_tells_how_many_scenes_fit(tmp_path, monkeypatch):
+    for k in range(4):
+        write_floor(tmp_path / f"{k}.glb")
+    size = SceneSize.of(load_scene(tmp_path / "0.glb")).with_appearance(()).num_bytes
+    monkeypatch.setattr(doctor, "_free_memory", lambda device: int(2.5 * size))
+    found = {finding.what: finding for finding in doctor.plan_findings(tmp_path)}
+    assert "; 2 fit into" in found["plan: depth"].found and "--scenes.gigabytes" in found["plan: depth"].advice
 
 
 def test_doctor_predicts_a_configurations_memory(run, tmp_path):
