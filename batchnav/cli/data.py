@@ -14,9 +14,10 @@ from tyro.conf import Positional
 
 from batchnav.cli.console import show, with_axes
 from batchnav.cli.interrupts import interrupted_with
+from batchnav.cli.names import check_file, check_scenes
 from batchnav.data.download import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.files import SCENES_DIR
-from batchnav.errors import ArgumentError, EpisodeError, few
+from batchnav.errors import ArgumentError, EpisodeError, MeshError, few
 from batchnav.runtime.checks import check_int, check_seed
 from batchnav.runtime.command_line import call_subcommand
 from batchnav.runtime.console import new_run, next_command, number_of
@@ -82,6 +83,7 @@ def make_episodes(
             are.
         agent_height: height of the body that the navmesh is for, metres.
     """
+    check_scenes(scenes)
     from batchnav.data.formats import FORMATS
     from batchnav.data.formats.dataset import check_content
     from batchnav.data.goals import kind_of
@@ -352,6 +354,7 @@ def import_data(
             0.1.
         agent_height: height of the body that navmeshes are baked for, metres; default: 1.5.
     """
+    check_file(source, MeshError)
     from batchnav.data.gazebo import SUFFIXES
     from batchnav.data.procthor import import_houses
     from batchnav.data.scenes.asset import frame_of
@@ -395,6 +398,7 @@ def prepare_data(
             0.1.
         agent_height: height of the body that navmeshes are baked for, metres; default: 1.5.
     """
+    check_scenes(map(str, paths))
     from batchnav.data.scenes.datasets import find_sources
     from batchnav.data.scenes.prepared import prepare
 
@@ -417,6 +421,7 @@ def export_scene(scene: Positional[str], /, out: Path, urdf: Path | None = None,
         policy: policy whose body and camera the URDF describes: a file, run folder or bundled name; default: those of
             the default environment.
     """
+    check_scenes([scene])
     from batchnav.data.scenes.load import load_scene
     from batchnav.envs.config import NavConfig, config_of
     from batchnav.export.glb import save_glb, save_urdf
@@ -441,6 +446,8 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
         split: split of datasets.
         scenes_dir: folder that contains the scenes of episodes.
     """
+    for path in paths:
+        check_file(path, MeshError)
     from batchnav.data.validate import validate
 
     broken = False

@@ -26,10 +26,12 @@ from typing import Literal
 import tyro
 
 from batchnav.cli.console import check_options
+from batchnav.cli.names import check_agents, check_episodes
 from batchnav.config import bounded
 from batchnav.data.files import SCENES_DIR
 from batchnav.errors import ArgumentError
 from batchnav.runtime.command_line import parse_options
+from batchnav.runtime.garbage_collection import collection_paused
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,11 @@ def main(options: Options) -> None:
     check_options(options)
     if not options.agents:
         raise ArgumentError("agents: found none, expected policies (runs/mine) or reference agents (greedy)")
-    from batchnav.cli.measure import measure  # imports PyTorch, which `--help` does not need
-    from batchnav.runtime.distributed import join
+    check_agents(options.agents)
+    check_episodes(options.episodes)
+    with collection_paused():  # these modules import PyTorch
+        from batchnav.cli.measure import measure
+        from batchnav.runtime.distributed import join
 
     with join(options.device) as ranks:
         if not ranks.is_rank_zero:

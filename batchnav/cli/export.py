@@ -16,9 +16,10 @@ import tyro
 
 from batchnav.cli.console import show
 from batchnav.cli.interrupts import interrupted_with
-from batchnav.export.onnx_policy import export_policy
+from batchnav.runtime.bundled import find_policy
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
+from batchnav.runtime.garbage_collection import collection_paused
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class Options:
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav export`."""
     options = parse_options(Options, "batchnav export", arguments, __doc__)
+    find_policy(options.policy)  # raises before imports that take seconds
+    with collection_paused():
+        from batchnav.export.onnx_policy import export_policy
     with interrupted_with(lambda: f"{options.out} was not written"):
         described = export_policy(
             options.policy, options.out, options.camera_height, options.hfov_deg, options.static, options.camera_info

@@ -15,6 +15,7 @@ from rich.text import Text
 from tyro.conf import FlagCreatePairsOff, Positional
 
 from batchnav.cli.console import show, with_axes
+from batchnav.cli.names import check_file, check_scenes
 from batchnav.errors import ArgumentError, BatchnavError, MeshError, NavMeshError, printable
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.checks import check_number
@@ -57,6 +58,7 @@ def bake_navmesh(
         scale: factor from the file's unit to metres; 0.001 for millimetres.
         settings: Habitat's settings, in metres and degrees.
     """
+    check_file(mesh, MeshError)
     from batchnav.data.scenes.asset import oriented_asset
 
     out = out or mesh.with_suffix(".navmesh")
@@ -111,6 +113,7 @@ def show_info(file: Positional[Path], /) -> None:
     Args:
         file: a .navmesh file.
     """
+    check_file(file, NavMeshError)
     from batchnav.navmesh.islands import list_islands
     from batchnav.navmesh.navmesh import NavMesh
 
@@ -151,13 +154,14 @@ def plot_navmesh(
         goal: goal of the path, x y z, metres.
         height: height (y) of the storey, metres; default: the storey of the main island.
     """
+    for name, value in [*(("start", v) for v in start or ()), *(("goal", v) for v in goal or ()), ("height", height)]:
+        if value is not None:
+            check_number(name, value, -MAX_COORDINATE, MAX_COORDINATE)
+    check_file(file, NavMeshError)
     from batchnav.navmesh.navmesh import NavMesh
     from batchnav.runtime.files import replacing
     from batchnav.view.navmesh import draw_navmesh
 
-    for name, value in [*(("start", v) for v in start or ()), *(("goal", v) for v in goal or ()), ("height", height)]:
-        if value is not None:
-            check_number(name, value, -MAX_COORDINATE, MAX_COORDINATE)
     out = out or file.with_suffix(".png")
     check_target(out, BatchnavError)
     begin, end = (None if point is None else np.array(point, np.float32) for point in (start, goal))
@@ -186,6 +190,7 @@ def write_floor_map(
         inflated: free space is the navmesh, which is shrunk by the agent's radius; switch Nav2's inflation off.
         raw: free space reaches the walls, and Nav2 inflates it. This is the default.
     """
+    check_scenes([scene])
     from batchnav.data.scenes.load import load_scene
     from batchnav.export.ros_map import describe, floor_map
     from batchnav.scene.ros_map import write_map

@@ -18,6 +18,7 @@ from batchnav.runtime.bundled import CONFIGS, find_config
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import new_run, next_command
 from batchnav.runtime.files import check_writable
+from batchnav.runtime.garbage_collection import collection_paused
 from batchnav.training.options import Options
 
 COMMON = {
@@ -144,7 +145,8 @@ def command(arguments: Sequence[str]) -> None:
     else:
         for name in filter(None, _given(arguments, "--config")):
             find_config(name)  # raises for an unknown name, before imports that take seconds
-        from batchnav.training import start  # imports PyTorch, which `--help` does not need
+        with collection_paused():
+            from batchnav.training import start  # imports PyTorch, which `--help` does not need
 
         start.start(["--help" if word == ALL_OPTIONS else word for word in arguments])
 

@@ -22,9 +22,11 @@ import tyro
 
 from batchnav.cli.console import part_of, show
 from batchnav.cli.interrupts import STATUS
+from batchnav.cli.names import check_agents, check_episodes, check_scenes
 from batchnav.data.files import SCENES_DIR
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
+from batchnav.runtime.garbage_collection import collection_paused
 
 if TYPE_CHECKING:
     from batchnav.view.viewer.session import Session
@@ -73,8 +75,13 @@ class Options:
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav view`."""
     options = parse(arguments)
-    from batchnav.view.viewer.app import Viewer  # imports PyTorch, which `--help` does not need
-    from batchnav.view.viewer.guard import check_server
+    check_agents(options.agents)
+    check_episodes(options.episodes)
+    if options.episodes is None:
+        check_scenes(options.scenes, options.scenes_dir)
+    with collection_paused():  # these modules import PyTorch
+        from batchnav.view.viewer.app import Viewer
+        from batchnav.view.viewer.guard import check_server
 
     check_server(options.host, options.port)  # before scenes are loaded, which takes a while
     viewer = Viewer(session_of(options), options.host, options.port)

@@ -1,5 +1,5 @@
 """Scenes and episodes from files: Habitat's datasets, ProcTHOR, prepared scenes, procedural scenes, downloads.
 
-Read `scene_ref.py` (scene ids), `resolve.py` (from a scene id to a loader) and `scenes.py` (`load_scene`) first; then
-`sources/` (the mesh files of a scene) and `habitat/datasets.py` (`load_dataset`).
+Read `scenes/ids.py` (scene ids) and `scenes/load.py` (`load_scene`) first; then `scenes/source.py` (the mesh files of a
+scene), `scenes/datasets.py` (`load_dataset`) and `formats/` (episode files).
 """

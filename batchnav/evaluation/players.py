@@ -10,13 +10,9 @@ from typing import Protocol
 
 import torch
 
+from batchnav.agents import find_weights
 from batchnav.agents.protocol import Agent
-from batchnav.agents.registry import (
-    REFERENCE_AGENTS,
-    agent_config,
-    make_reference_agent,
-    reference_agent,
-)
+from batchnav.agents.registry import agent_config, make_reference_agent, reference_agent
 from batchnav.envs.config import PRESETS, NavConfig, config_of, nav_config, warn_other_cameras
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError
@@ -160,8 +156,8 @@ def find_players(
         CheckpointError: a word is neither a policy nor a reference agent.
         ConfigError: unknown task or preset, or a preset of another task.
     """
-    reference = [word for word in words if word in REFERENCE_AGENTS and not Path(word).exists()]
-    files = [_policy_file(word, task_name or DEFAULT_TASK) for word in words if word not in reference]
+    reference = [word for word in words if find_weights(word) is None]
+    files = [policy_file(word) for word in words if word not in reference]
     policies = [PolicyPlayer(file, device, deterministic, seed) for file in files]
     players: dict[str, Player] = {player.name: player for player in policies}
     if len(players) < len(policies):
@@ -189,12 +185,3 @@ def find_players(
             raise ArgumentError(f"agent: found {name!r}, expected one of {', '.join(task.reference_agents)}")
         players[name] = ReferencePlayer(name, config)
     return players
-
-
-def _policy_file(word: str, task_name: str) -> Path:
-    """Weights of a policy, as in `policy_file`; the error for an unknown word also names the task's agents."""
-    try:
-        return policy_file(word)
-    except CheckpointError as error:
-        agents = TASKS[nav_config(None, {}, task_name).task_name].reference_agents
-        raise CheckpointError(f"{error}; reference agents of {task_name}: {', '.join(agents)}") from error

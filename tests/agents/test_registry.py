@@ -7,6 +7,7 @@ import torch
 from worlds import write_floor
 
 from batchnav import load_policy, load_scene
+from batchnav.agents import REFERENCE_NAMES
 from batchnav.agents.registry import (
     EXPERT_STOP_RATIO,
     EXPERTS,
@@ -86,6 +87,10 @@ def test_an_expert_stops_before_the_success_distance(scene):
     env = NavEnv([scene], 1, "cpu", sensors=(), seed=0)
     assert make_expert("greedy", env).radius == pytest.approx(0.2 * EXPERT_STOP_RATIO)
     assert make_reference_agent("greedy", env).radius == pytest.approx(0.2)
+
+
+def test_the_names_of_reference_agents():
+    assert tuple(REFERENCE_AGENTS) == REFERENCE_NAMES
 
 
 def test_any_agent_whose_actions_depend_on_the_state_can_be_an_expert():

@@ -21,7 +21,7 @@ from batchnav.procedural import BENCHMARK_HOUSE
     "arguments, message",
     [
         (("data", "import", "absent.glb", "--out", "out"), "absent.glb"),
-        (("data", "prepare", "absent"), "absent: found no such"),
+        (("data", "prepare", "absent"), "'absent': found no such"),
         (("data", "download", "absent"), "absent: found no dataset"),
         (("data", "download"), "uids: found none"),
         (("data", "make-episodes", "absent.glb", "--out", "e.json.gz"), "absent.glb"),
@@ -48,7 +48,7 @@ from batchnav.procedural import BENCHMARK_HOUSE
         ),
         (
             ("evaluate", "nothere", "--task", "explore", "--device", "cpu"),
-            "; reference agents of explore: random, forward, frontier",
+            "; reference agents: random, forward, greedy,",
         ),
         (("evaluate", "greedy", "--seed", str(2**63)), "seed: found 9223372036854775808"),
         (("train", "--config", ""), "--config: found an empty name"),

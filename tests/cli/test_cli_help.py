@@ -67,12 +67,34 @@ def test_help_and_version_do_not_import_heavy_packages(option, imported):
     assert "batchnav" in found.stdout
 
 
-@pytest.mark.parametrize("words", [("--config", "nope"), ("--config=nope",)])
-def test_an_unknown_configuration_is_named_without_slow_imports(words):
-    found = subprocess.run([sys.executable, "-c", LIGHT, "train", *words], capture_output=True, text=True)
-    *_, imported, message = found.stderr.splitlines()
-    assert found.returncode == 1 and message.startswith("error: nope: no such file or configuration, expected")
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("train --config nope", "nope: no such file or configuration, expected"),
+        ("train --config=nope", "nope: no such file or configuration, expected"),
+        ("evaluate nope", "nope: no such file or policy, expected"),
+        ("evaluate greedy --episodes nope", "nope: no such file or episode file, expected"),
+        ("export nope --out policy.onnx", "nope: no such file or policy, expected"),
+        ("view house:3 --agents nope", "nope: no such file or policy, expected"),
+        ("view --episodes nope", "nope: no such file or episode file, expected"),
+        ("view nope.glb", "scene 'nope.glb': found no such file here"),
+        ("data validate nope.json.gz", "nope.json.gz: cannot be read"),
+        ("data import nope.glb --out out", "nope.glb: cannot be read"),
+        ("data prepare nope", "scene 'nope': found no such file here"),
+        ("data make-episodes nope.glb --out e.json.gz", "scene 'nope.glb': found no such file here"),
+        ("data export nope --out house.glb", "scene 'nope': found no such file here"),
+        ("navmesh bake nope.glb", "nope.glb: cannot be read"),
+        ("navmesh info nope.navmesh", "nope.navmesh: cannot be read"),
+        ("navmesh view nope.navmesh", "nope.navmesh: cannot be read"),
+        ("navmesh map nope --out map.yaml", "scene 'nope': found no such file here"),
+    ],
+)
+def test_missing_names_are_named_without_slow_imports(tmp_path, words, message):
+    found = subprocess.run([sys.executable, "-c", LIGHT, *words.split()], capture_output=True, text=True, cwd=tmp_path)
+    *_, imported, error = found.stderr.splitlines()
+    assert found.returncode == 1 and error.startswith(f"error: {message}")
     assert not {"torch", "numba"} & set(imported.split())
+    assert not list(tmp_path.iterdir())
 
 
 HELPS = """

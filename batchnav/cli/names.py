@@ -1,0 +1,50 @@
+"""Names in a command's arguments, checked before PyTorch and numba are imported, which takes seconds.
+
+Names that pass are checked again where they are read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from batchnav.agents import find_weights
+from batchnav.data.files import SCENES_DIR
+from batchnav.errors import BatchnavError, MeshError, shortened
+from batchnav.runtime.bundled import find_episodes
+from batchnav.runtime.files import as_path
+
+
+def check_agents(words: Iterable[str]) -> None:
+    """CheckpointError for a word that is neither a policy nor a reference agent."""
+    for word in words:
+        find_weights(word)
+
+
+def check_episodes(name: str | Path | None) -> None:
+    """EpisodeError for an episode file that is neither a file nor bundled; None passes."""
+    if name is not None:
+        find_episodes(name)
+
+
+def check_file(path: Path, error: type[BatchnavError]) -> None:
+    """Raise `error` where nothing has the path."""
+    try:
+        as_path(path).stat()
+    except OSError as problem:
+        raise error(f"{path}: cannot be read ({problem.strerror})") from problem
+
+
+def check_scenes(names: Iterable[str], scenes_dir: Path = SCENES_DIR) -> None:
+    """MeshError for a name that can only be a path, and has no file or folder, here or in `scenes_dir`.
+
+    Names with a colon are ids of scenes, and those of Habitat's folder or of Windows have other spellings: they pass.
+    """
+    for name in names:
+        is_path = not ({":", "\\"} & set(name) or SCENES_DIR.name in name)
+        if is_path and not any(os.path.exists(place) for place in (as_path(name), scenes_dir / name)):
+            raise MeshError(
+                f"scene {shortened(name)}: found no such file here or in {scenes_dir}, expected a file, a folder, or "
+                f"a procedural scene such as house:7"
+            )
