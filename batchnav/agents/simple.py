@@ -104,20 +104,29 @@ class GreedyAgent(ForwardAgent):
         self.passes = torch.zeros(0, dtype=torch.int64, device=env.device)
         """i64 [N]: steps aside in the episode."""
 
+    @torch.inference_mode(False)
     def reset(self, num_envs: int) -> None:
         """Forget the steps aside."""
         self.passes = self.passes.new_zeros(num_envs)
 
-    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
-        """Actions i64 [N]."""
+    def begin(self, episode_start: torch.Tensor) -> None:
+        """Forget the steps aside of ended episodes. In place: a CUDA graph may record the agent."""
         if len(self.passes) != len(episode_start):
             self.reset(len(episode_start))
-        self.passes = self.passes.masked_fill(episode_start, 0)
+        self.passes.masked_fill_(episode_start, 0)
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions i64 [N]."""
+        self.begin(episode_start)
         return super().act(observations, episode_start)
+
+    def angle(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Angle of the next step, to the left, radians, f32 [N]."""
+        return observations[self.sensor][:, 1]
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
         """Forward moves, or turns towards the goal, i64 [N]; stops after too many steps aside."""
-        angle = observations[self.sensor][:, 1]
+        angle = self.angle(observations)
         if GOAL_SENSOR in observations:
             distance, bearing = observations[GOAL_SENSOR].unbind(1)
             near = (distance <= self.near) & (bearing == angle)  # a waypoint on the way is no goal
@@ -126,9 +135,14 @@ class GreedyAgent(ForwardAgent):
         turn = torch.where(angle > 0, LEFT, RIGHT)
         moves = torch.where(angle.abs() <= self.tolerance, FORWARD, turn)
         if GOAL_SENSOR in observations:
-            self.passes = self.passes + (near & (moves == FORWARD))
+            self.passes += near & (moves == FORWARD)
             moves = torch.where(near & (self.passes > MAX_PASSES), STOP, moves)
         return moves
+
+
+def _wrapped(angle: torch.Tensor) -> torch.Tensor:
+    """Angles in -pi..pi, radians; NaN where they are not finite."""
+    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
 # Velocity control of agents that choose discrete actions
@@ -174,13 +188,70 @@ class VelocityControlAgent:
 # Map planners: agents that steer by the waypoint on the path planned on their own occupancy map
 
 
+RECENT = 8
+"""Number of steps among which a map planner looks for repeated ones."""
+REPEATS = 2
+"""Number of equal steps among the recent ones after which the next one counts as repeated."""
+SAME_STEP = 1e-3
+"""Largest difference of the places and headings of equal steps, metres and radians."""
+ASIDE = math.acos(0.25)
+"""Angle of a step aside to the bearing of a waypoint, radians. From half a step off it leads to a full step off."""
+
+
 class MapPlannerAgent(GreedyAgent):
     """Steers towards the waypoint sensor as `GreedyAgent` steers towards the goal; nothing is learned.
 
-    The environment's `MapConfig` decides whether unknown cells count as free or have predicted costs.
+    An agent steps over a waypoint that is nearer than half a step, and back again. Before it repeats such a step for
+    the second time, it steps aside, left and right in turn. The environment's `MapConfig` decides whether unknown cells
+    count as free or have predicted costs.
     """
 
     sensor = WAYPOINT
+
+    def __init__(self, env: NavEnv, radius: float | None = None):
+        super().__init__(env, radius)
+        self._heading = env.sim.bodies.heading
+        self.reset(0)
+
+    @torch.inference_mode(False)
+    def reset(self, num_envs: int) -> None:
+        """Forget all steps."""
+        super().reset(num_envs)
+        self.recent = self._heading.new_full((num_envs, RECENT, 3), torch.inf)
+        """f32 [N, RECENT, 3]: x, z and heading at the last steps, the latest first; one entry while held in place."""
+        self.aside = self._heading.new_full((num_envs,), torch.nan)
+        """f32 [N]: heading of a step aside until it is taken, radians; NaN otherwise."""
+        self.side = self._heading.new_full((num_envs,), ASIDE)
+        """f32 [N]: angle of the next step aside, radians."""
+
+    def begin(self, episode_start: torch.Tensor) -> None:
+        """Forget the steps of ended episodes."""
+        super().begin(episode_start)
+        self.recent.masked_fill_(episode_start[:, None, None], torch.inf)
+        self.aside.masked_fill_(episode_start, torch.nan)
+        self.side.masked_fill_(episode_start, ASIDE)
+
+    def angle(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Angle to the waypoint, or of a step aside, radians, f32 [N]."""
+        angle = observations[self.sensor][:, 1]
+        steps = (angle.abs() <= self.tolerance) & self.aside.isnan()
+        repeats = steps & self._note(steps)
+        self.aside.copy_(torch.where(repeats, self._heading + angle + self.side, self.aside))
+        self.side.copy_(torch.where(repeats, -self.side, self.side))
+        off = _wrapped(self.aside - self._heading)
+        self.aside.masked_fill_(off.abs() <= self.tolerance, torch.nan)  # it is taken now
+        return torch.where(off.isnan(), angle, off)
+
+    def _note(self, steps: torch.Tensor) -> torch.Tensor:
+        """Add the steps of this call to the recent ones; True for those that repeat an earlier one again."""
+        here = torch.stack([self._position[:, 0], self._position[:, 2], self._heading], dim=1)
+        apart = self.recent - here[:, None]
+        apart[..., 2] = _wrapped(apart[..., 2])
+        same = (apart.abs() < SAME_STEP).all(dim=2)
+        is_new = steps & ~same[:, 0]
+        later = torch.cat([here[:, None], self.recent[:, :-1]], dim=1)
+        self.recent.copy_(torch.where(is_new[:, None, None], later, self.recent))
+        return is_new & (same.sum(dim=1) >= REPEATS)
 
 
 class MapSearcherAgent(MapPlannerAgent):
@@ -200,5 +271,6 @@ class MapSearcherAgent(MapPlannerAgent):
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """Actions i64 [N]."""
+        self.begin(episode_start)
         actions = self.move(observations, len(episode_start), episode_start.device)
         return torch.where(self.mapper.arrived > 0, STOP, actions)

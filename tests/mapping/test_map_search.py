@@ -14,6 +14,7 @@ from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
+from batchnav.evaluation.play import evaluate
 from batchnav.mapping.search import KIND, GoalMap
 from batchnav.mapping.search_mapper import search_cuda
 from batchnav.mapping.state import SIDE
@@ -136,6 +137,13 @@ def test_map_searcher_finds_most_goals(house):
         start = terminated | truncated
         ended += info["episode"]["success"][start].tolist()
     assert len(ended) >= 8 and np.mean(ended) >= 0.75
+
+
+def test_map_searcher_stops_at_goals_with_large_steps_and_turns(house):
+    """No episode takes all 500 steps: no agent walks to and fro."""
+    env, agent = searching(house, n=8, turn_angle_deg=30.0, forward_step=0.5, height=32, width=32)
+    found = evaluate(agent, env, 8)
+    assert found["steps"].max() < 250 and found["success"].mean() >= 0.75
 
 
 def test_ego_map_shows_goals_and_frontiers(house):
