@@ -15,6 +15,7 @@ from batchnav.agents.protocol import Agent
 from batchnav.agents.shortest_path import ShortestPathAgent
 from batchnav.agents.simple import (
     GOAL_SENSOR,
+    ForgetfulMapSearcherAgent,
     ForwardAgent,
     GreedyAgent,
     MapPlannerAgent,
@@ -77,6 +78,11 @@ REFERENCE_AGENTS: dict[str, ReferenceAgent] = {
     "map_searcher": ReferenceAgent(
         "Map planner that explores frontiers until it sees its goal.", lambda env, radius: MapSearcherAgent(env),
         (WAYPOINT,), ("depth", WAYPOINT), MapConfig(initial_scan=True),
+    ),
+    "map_searcher_forgetful": ReferenceAgent(
+        "Map searcher that begins a new map for every goal of a sequence.",
+        lambda env, radius: ForgetfulMapSearcherAgent(env), (WAYPOINT,), ("depth", WAYPOINT),
+        MapConfig(initial_scan=True),
     ),
     "shortest_path": ReferenceAgent("Shortest-path follower.", ShortestPathAgent, knows_navmesh=True),
     "orca": ReferenceAgent("Shortest path; avoids people by ORCA.", OrcaAgent, knows_navmesh=True),

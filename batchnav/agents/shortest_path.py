@@ -217,6 +217,8 @@ class ShortestPathAgent:
         self.task, target, scratch = env.task, env.task.nearest_target, env.sim.search_scratch(env.num_envs)
         assert target is not None  # `make_reference_agent` refuses tasks without a target
         self.follower = PathFollower(env, target, env.task.target_radius if radius is None else radius, scratch)
+        self._goal_number: torch.Tensor | None = getattr(env.task, "goal_number", None)
+        self._known = None if self._goal_number is None else self._goal_number.clone()
 
     def reset(self, num_envs: int) -> None:
         """Cancel plans in progress."""
@@ -225,6 +227,9 @@ class ShortestPathAgent:
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """Actions i64 [N]; valid until the next call."""
         self.follower.plan.masked_fill_(episode_start.unsqueeze(1), 0)
+        if self._known is not None:  # the limit of walks to corners is one for each goal
+            self.follower.plan.masked_fill_((self._known != self._goal_number).unsqueeze(1), 0)
+            self._known.copy_(self._goal_number)
         self.task.update_nearest_target()
         self.follower.step()
         return self.follower.actions

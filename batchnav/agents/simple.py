@@ -6,12 +6,14 @@ Agents stop by their distance to the goal in space, as success is measured; the 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from batchnav.agents.protocol import Agent
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
+from batchnav.mapping.memory import MemoryMapper
 from batchnav.mapping.observations import WAYPOINT
 from batchnav.mapping.search_mapper import SearchMapper
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
@@ -274,3 +276,26 @@ class MapSearcherAgent(MapPlannerAgent):
         self.begin(episode_start)
         actions = self.move(observations, len(episode_start), episode_start.device)
         return torch.where(self.mapper.arrived > 0, STOP, actions)
+
+
+class ForgetfulMapSearcherAgent(MapSearcherAgent):
+    """A map searcher that begins a new map for every goal of a sequence, to measure what memory is worth.
+
+    Args:
+        env: environment to act in, of a task with several goals in an episode.
+    """
+
+    mapper: MemoryMapper
+
+    def __init__(self, env: NavEnv):
+        super().__init__(env)
+        task: Any = env.task
+        self._number: torch.Tensor = task.goal_number
+        self._known = self._number.clone()
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """Actions i64 [N]; a turn where the goal has just changed."""
+        changed = (self._number != self._known) & ~episode_start
+        self._known.copy_(self._number)
+        self.mapper.forget(changed)
+        return torch.where(changed, LEFT, super().act(observations, episode_start))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchnav.data.episodes import Episode, Goal
+from batchnav.tasks.sequence import INSTANCE_PREFIX
 
 POINT, CATEGORY, INSTANCE, DESCRIPTION = "point", "category", "instance", "description"
 SUBTASK_KINDS = (POINT, CATEGORY, INSTANCE, DESCRIPTION)
@@ -42,7 +43,7 @@ class Subtask:
 
 def instance_name(object_id: int | str) -> str:
     """Name of one object among the goals of a scene, beside the names of categories."""
-    return f"object {object_id}"
+    return f"{INSTANCE_PREFIX}{object_id}"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ class SequenceEpisode(Episode):
     goals: tuple[Goal, ...] = ()
     subtasks: tuple[Subtask, ...] = ()
     """At least one."""
+
+    @property
+    def goal_name(self) -> str:
+        """Name of the first goal among those of the scene."""
+        return self.subtasks[0].goal_name
 
     @property
     def places(self) -> list[Goal | None]:

@@ -28,10 +28,13 @@ from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
+from batchnav.tasks.sequence import SequenceTable
 from batchnav.world.standing import StandingBodies
 from batchnav.world.world import ScriptedBodies, Walker, World, check_people
 
 _log = logging.getLogger(__name__)
+Table = EpisodeTable | SequenceTable
+"""Fixed episodes as tensors."""
 
 
 def check_kinds(task, config, sensors, episodes) -> None:
@@ -40,7 +43,7 @@ def check_kinds(task, config, sensors, episodes) -> None:
         raise ConfigError(f"task: found {task!r}, expected one of {', '.join(TASKS)}")
     listed = isinstance(sensors, Sequence) and not isinstance(sensors, str)
     names = listed and all(isinstance(name, str) for name in sensors)
-    fixed = isinstance(episodes, EpisodeTable) or (
+    fixed = isinstance(episodes, Table) or (
         isinstance(episodes, Sequence) and len(episodes) > 0 and all(isinstance(each, Episode) for each in episodes)
     )
     for name, value, good, expected in (
@@ -143,6 +146,8 @@ def with_missing_goals(scenes, config: NavConfig, device: str | torch.device) ->
     listed = [scenes] if isinstance(scenes, Scene) else list(scenes)
     if not all(isinstance(scene, Scene) for scene in listed):
         return listed  # packing refuses them
+    if TASKS[config.task_name].goal_categories(config.task) is None:
+        return listed
     missing = [scene for scene in listed if scene.goals is None]
     if kind.needs_ids:
         check_object_ids(missing, f"the goals of {config.task_name} are objects")
@@ -154,14 +159,12 @@ def with_missing_goals(scenes, config: NavConfig, device: str | torch.device) ->
     return found
 
 
-def table_of(
-    episodes: EpisodeTable | Sequence[Episode] | None, bank: SceneBank, kind: GoalKind, config: Any
-) -> EpisodeTable | None:
+def table_of(episodes: Table | Sequence[Episode] | None, bank: SceneBank, kind: GoalKind, config: Any) -> Table | None:
     """Fixed episodes as tensors. EpisodeError for an episode that cannot be played in the scenes of the bank.
 
     `kind`: kind of the task's goals; `config`: the task's configuration.
     """
-    if episodes is None or isinstance(episodes, EpisodeTable):
+    if episodes is None or isinstance(episodes, Table):
         return episodes
     scene_rows(episodes, bank.names)  # raises for an episode of another scene
     scenes = {scene.name: scene for scene in bank.scenes}
@@ -172,10 +175,10 @@ def table_of(
 
 
 def people_of(
-    episodes: EpisodeTable | Sequence[Episode] | None, bank: SceneBank, table: EpisodeTable | None
+    episodes: Table | Sequence[Episode] | None, bank: SceneBank, table: Table | None
 ) -> list[tuple[Walker, ...] | None] | None:
     """People of fixed episodes; None where none of them states its people. EpisodeError for people off the navmesh."""
-    if episodes is None or isinstance(episodes, EpisodeTable) or table is None:
+    if episodes is None or isinstance(episodes, Table) or table is None:
         return None
     people = [people_in(episode) for episode in episodes]
     if all(each is None for each in people):
@@ -189,7 +192,7 @@ def standing_in(episodes: Any, task: Any, kind: GoalKind, world: Any) -> Standin
 
     ArgumentError in a world with people, scripted bodies or several robots.
     """
-    if episodes is None or isinstance(episodes, EpisodeTable) or not any(map(kind.standing, episodes)):
+    if episodes is None or isinstance(episodes, Table) or not any(map(kind.standing, episodes)):
         return None
     if world is not None:
         raise ArgumentError(

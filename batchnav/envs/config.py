@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from batchnav.config import CHOICES, KINDS, Sections, from_dict, sectioned
+from batchnav.data.formats.multion import CYLINDERS
 from batchnav.data.goals.rules import LABELS
 from batchnav.envs.observations import SOURCES, observation_sources
 from batchnav.errors import ConfigError
@@ -24,6 +25,7 @@ from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
 from batchnav.tasks.pointnav import PointNavConfig
+from batchnav.tasks.sequence import SequenceConfig
 from batchnav.tasks.socialnav import SocialNavConfig
 from batchnav.world.config import WorldConfig
 
@@ -115,6 +117,24 @@ SOCIALNAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 }  # fmt: skip
 """By name of the preset. "socialnav_houses": 64x64 depth among people in procedural houses. "socialnav_falcon": body,
 camera, people and end of an episode as in Falcon (Gong et al., 2025); the weights of its reward's terms are ours."""
+
+
+SEQUENCES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "sequence_houses": (("depth", "goal_mask", "gps", "compass"), {"turn_angle_deg": 30.0}),
+    "goat": (
+        _RGBD, _STRETCH | {"max_steps": 5000, "goals": ("category", "instance"), "categories": (), "labels": "all"}
+    ),
+    "multion": (
+        _RGBD,
+        {
+            "agent_radius": 0.1, "agent_height": 0.88, "height": 256, "width": 256, "hfov_deg": 79.0,
+            "camera_height": 0.88, "turn_angle_deg": 30.0, "goals": ("point",), "categories": CYLINDERS,
+            "success_distance": 1.5, "wrong_stop": "end", "max_steps": 2500, "max_subtask_steps": 2500,
+        },
+    ),
+}  # fmt: skip
+"""By name of the preset. "sequence_houses": 64x64 depth and goal masks in procedural houses. "goat": GOAT-Bench, but
+with discrete tilts as in Habitat's ObjectNav. "multion": MultiON, whose cylinders the scenes must have."""
 
 
 log = logging.getLogger(__name__)
@@ -280,7 +300,7 @@ PRESETS: dict[str, NavConfig] = {
         name: with_options(NavConfig(sensors=sensors, task=kind()), options)
         for kind, presets in (
             (ObjectNavConfig, OBJECTNAV), (ImageNavConfig, IMAGENAV), (InstanceImageNavConfig, INSTANCE_IMAGENAV),
-            (SocialNavConfig, SOCIALNAV),
+            (SocialNavConfig, SOCIALNAV), (SequenceConfig, SEQUENCES),
         )
         for name, (sensors, options) in presets.items()
     },
@@ -309,6 +329,9 @@ ABOUT = {
     "instance_imagenav_hm3d": "Habitat challenge 2023, HM3D (Krantz et al., 2022)",
     "socialnav_houses": "Social navigation in procedural houses",
     "socialnav_falcon": "Social-HM3D (Falcon)",
+    "sequence_houses": "Goals in sequence in procedural houses",
+    "goat": "GOAT-Bench (Khanna et al., 2024)",
+    "multion": "MultiON (Wani et al., 2020)",
 }
 """Benchmark or publication of a preset, by name of the preset."""
 

@@ -22,7 +22,7 @@ from batchnav.sensors.by_name import camera_sensors, check_names
 from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.frame import appearance_needed
 from batchnav.sensors.goal_image import GOAL_HFOV, GoalCameraImage, GoalHfov, GoalImage
-from batchnav.sensors.goal_mask import GoalMaskSensor
+from batchnav.sensors.goal_mask import GoalCategorySensor, GoalMaskSensor
 from batchnav.sensors.pose import POSE_SENSORS
 from batchnav.sensors.scan import LIDAR, SCAN_SENSORS, lidar_sensor
 from batchnav.tasks import TASKS
@@ -43,7 +43,8 @@ class MapSensor:
     def __call__(self, config: NavConfig) -> ObservationSource:
         """The sensor of an environment."""
         names = frozenset(config.sensors) & MAP_SPECS.keys()
-        mask = GoalMaskSensor(config.camera) if self._searches(config) else None
+        mask_of = GoalCategorySensor if getattr(TASKS[config.task_name], "changes_goals", False) else GoalMaskSensor
+        mask = mask_of(config.camera) if self._searches(config) else None
         lidar = lidar_sensor(config.lidar) if config.map.map_sensor == LIDAR else None
         return MapObservation(self.name, names, config.depth, config.map, config.body, mask, lidar)
 

@@ -86,7 +86,8 @@ def evaluate(
             steps, and the largest number of steps.
 
     Returns:
-        f32 [M] for each metric of the task and each value of `Task.episode_info`, and "scene" i32 [M].
+        f32 [M] for each metric of the task, each value of `Task.episode_info` and, where the task has them, of
+        `episode_details`, and "scene" i32 [M].
 
     ArgumentError where `num_episodes` is out of range.
     """
@@ -94,7 +95,8 @@ def evaluate(
     if num_episodes < 1 or (task.num_fixed and num_episodes > task.num_fixed):
         expected = f"1 to {task.num_fixed}" if task.num_fixed else "1 or more"
         raise ArgumentError(f"num_episodes: found {num_episodes}, expected {expected}")
-    names = (*task.metrics, *task.episode_info)
+    details = getattr(task, "episode_details", {})
+    names = (*task.metrics, *details, *task.episode_info)
     # The last column takes the results of episodes that do not count.
     results = torch.full((len(names) + 1, num_episodes + 1), math.nan, dtype=torch.float32, device=device)
     index = torch.arange(n, dtype=torch.int64, device=device)
@@ -107,7 +109,7 @@ def evaluate(
         observations, _, _, _, info = env.step(agent.act(observations, start))
         start = info["_episode"].clone()
         column = torch.where(start & (index < num_episodes), index, num_episodes)
-        results[:, column] = torch.cat([torch.stack(list(info["episode"].values())), before])
+        results[:, column] = torch.cat([torch.stack([*info["episode"].values(), *details.values()]), before])
         index += n * start
         if step % STEPS_BETWEEN_CHECKS == 0:
             ended = int(results[-1, :num_episodes].isfinite().sum())

@@ -26,6 +26,7 @@ from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import AgentMap, Images, Recording, evaluate, record
 from batchnav.evaluation.players import Player, PolicyPlayer
+from batchnav.evaluation.subtasks import Position, Subtasks, by_position, subtask_failures
 from batchnav.evaluation.trajectories import (
     GoalMasks,
     PoseCameras,
@@ -63,7 +64,8 @@ class Played(NamedTuple):
     trajectories: Sequence[Trajectory]
     """The trajectory of every episode, in the order of the file."""
     failures: np.ndarray | None = None
-    """Kind of each failed episode (`failures.failure_kinds`), "" for a success; None where kinds are not told apart."""
+    """Kind of each failed episode [M], "" for a success, or of each failed subtask [M, MOST_SUBTASKS]; None where kinds
+    are not told apart."""
 
 
 class Evaluation:
@@ -130,7 +132,8 @@ class Evaluation:
         with progress_bar(title, len(mine)) if self.ranks.is_rank_zero else contextlib.nullcontext() as progress:
             own = evaluate(agent, env, len(mine), progress=progress)
         walked = agent.trajectories(len(mine))
-        kinds = failure_kinds(self.bank, player.env_config, self.episodes[mine], own, walked, self.renderer)
+        why = subtask_failures if has_subtasks(player.env_config) else failure_kinds
+        kinds = why(self.bank, player.env_config, self.episodes[mine], own, walked, self.renderer)
         of_ranks = self.ranks.all_gather((own, walked, kinds))
         found = {name: np.concatenate([part[name] for part, *_ in of_ranks]) for name in of_ranks[0][0]}
         trajectories = [trajectory for _, part, _ in of_ranks for trajectory in part]
@@ -218,7 +221,7 @@ DISTANCES = "{:.1f} to {:.1f} m"
 """Label of a group by distance."""
 
 
-ALL, CATEGORY, DISTANCE = "all", "category", "distance"
+ALL, CATEGORY, DISTANCE, POSITION = "all", "category", "distance", "position"
 """Values of `FailureRow.group`."""
 
 
@@ -275,7 +278,7 @@ class FailureRow(NamedTuple):
 
     group: str
     label: str
-    """Name of the category, or range of geodesic distances at the start."""
+    """Name of the category, range of geodesic distances at the start, or position of the subtask."""
     episodes: int
     successes: int
     failures: dict[str, int]
@@ -283,9 +286,14 @@ class FailureRow(NamedTuple):
 
 
 def failure_table(evaluation: Evaluation, played: Played) -> list[FailureRow]:
-    """Rows for all episodes, for each category and for each range of distances; empty without `Played.failures`."""
+    """Rows for all episodes, for each category and for each range of distances; empty without `Played.failures`.
+
+    For sequences of goals: a row for all subtasks, and one for each position in the sequence.
+    """
     if played.failures is None:
         return []
+    if played.failures.ndim == 2:
+        return _by_position(played)
     groups = {
         ALL: {"all episodes": np.arange(len(played.failures))},
         CATEGORY: by_category(evaluation),
@@ -293,6 +301,17 @@ def failure_table(evaluation: Evaluation, played: Played) -> list[FailureRow]:
     }
     kinds, names = played.failures, tuple(meanings_of(played.player.config))
     return [_row(group, label, kinds[rows], names) for group, found in groups.items() for label, rows in found.items()]
+
+
+def _by_position(played: Played) -> list[FailureRow]:
+    """Rows of `failure_table` for sequences of goals."""
+    assert played.failures is not None
+    names, count = tuple(meanings_of(played.player.config)), played.episodes["subtasks"].astype(int)
+    there = np.arange(played.failures.shape[1]) < count[:, None]
+    rows = [_row(ALL, "all subtasks", played.failures[there], names)]
+    for k in range(count.max()):
+        rows.append(_row(POSITION, f"subtask {k + 1}", played.failures[there[:, k], k], names))
+    return rows
 
 
 def _row(group: str, label: str, kinds: np.ndarray, names: Sequence[str]) -> FailureRow:
@@ -337,21 +356,51 @@ def write_results(path: Path, evaluation: Evaluation, played: Played) -> None:
         {
             "episode_id": episode.episode_id, "scene_id": episode.scene_id,
             **{metric: _finite(played.episodes[metric][i]) for metric in played.overall},
-            **({} if played.failures is None else {"failure": str(played.failures[i]) or None}),
+            **_failure_of(played, i),
         }
         for i, episode in enumerate(evaluation.episodes)
     ]  # fmt: skip
     table = [row._asdict() for row in failure_table(evaluation, played)]
+    positions = by_position(played.episodes) if has_subtasks(played.player.config) else []
     data = {
         "agent": played.player.name, "episodes_file": str(evaluation.path),
         "env": to_dict(played.player.config),
         "overall": _summary(played.overall),
         "scenes": {scene: _summary(summary) for scene, summary in played.scenes.items()},
         **({"failures": table} if table else {}),
+        **({"subtasks": [_position(each) for each in positions]} if positions else {}),
         "distance_mismatches": played.mismatches, "episodes": per_episode,
     }  # fmt: skip
     with replacing(path, BatchnavError) as part:
         part.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _failure_of(played: Played, i: int) -> dict[str, Any]:
+    """The kind of an episode's failure, or the results of its subtasks, for results.json."""
+    if played.failures is None:
+        return {}
+    if played.failures.ndim == 1:
+        return {"failure": str(played.failures[i]) or None}
+    found = Subtasks.of(played.episodes)
+    return {
+        "subtasks": [
+            {
+                "success": int(found.success[i, k]), "spl": float(found.spl[i, k]), "end": int(found.end[i, k]),
+                "number": int(found.number[i, k]), "failure": str(played.failures[i, k]) or None,
+            }
+            for k in range(found.planned[i])
+        ]
+    }  # fmt: skip
+
+
+def _position(position: Position) -> dict[str, Any]:
+    """Success rate and SPL of the k-th subtasks for JSON."""
+    return {"position": position.position, "success": _as_json(position.success), "spl": _as_json(position.spl)}
+
+
+def has_subtasks(config: NavConfig) -> bool:
+    """True where episodes have several goals, one after another."""
+    return getattr(TASKS[config.task_name], "changes_goals", False)
 
 
 def non_default_settings(config: NavConfig) -> dict[str, Any]:

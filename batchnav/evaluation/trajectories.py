@@ -306,10 +306,10 @@ def failure_kinds(
     task: Any = config.task
     found = np.full(len(trajectories), "", f"U{max(map(len, kind.failures))}")
     failed = np.flatnonzero(results["success"] == 0.0)
-    cameras = _cameras(bank, config, renderer) if kind.failures_need_images and len(failed) else None
+    cameras = goal_cameras(bank, config, renderer) if kind.failures_need_images and len(failed) else None
     for i in failed.tolist():
         row, episode, trajectory = int(results["scene"][i]), episodes[i], trajectories[i]
-        saw = partial(_saw, cameras, row, bank.goal_categories, kind.goal_name(episode), trajectory)
+        saw = partial(saw_goal, cameras, row, bank.goal_categories, kind.goal_name(episode), trajectory)
         found[i] = kind.failure(
             FailedEpisode(
                 episode, bank.scenes[row], trajectory.positions, _stopped(trajectory, config), task.success_distance,
@@ -326,7 +326,7 @@ def _stopped(trajectory: Trajectory, config: NavConfig) -> bool:
     return len(trajectory.actions) < config.task.max_steps
 
 
-def _cameras(bank: SceneBank, config: NavConfig, renderer: str) -> PoseCameras:
+def goal_cameras(bank: SceneBank, config: NavConfig, renderer: str) -> PoseCameras:
     """The main camera with images of goal categories, at most IMAGE_SIDE rows and columns."""
     camera = config.camera.fixed
     scale = min(1.0, IMAGE_SIDE / max(camera.height, camera.width))
@@ -336,7 +336,7 @@ def _cameras(bank: SceneBank, config: NavConfig, renderer: str) -> PoseCameras:
     return PoseCameras(bank, small, renderer=renderer, sources={sensor.spec.name: sensor})
 
 
-def _saw(
+def saw_goal(
     cameras: PoseCameras | None, scene: int, goal_names: Sequence[str], goal_name: str, trajectory: Trajectory
 ) -> bool:
     """True where some image along a trajectory, in a row of the bank, shows a goal of this name."""

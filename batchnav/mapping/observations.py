@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ import torch
 from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.mapper import MappedBodyConfig, Mapper
+from batchnav.mapping.memory import MemoryMapper
 from batchnav.mapping.predictor import memory_needed
 from batchnav.mapping.scans import ScanMapper
 from batchnav.mapping.search import GoalMap
@@ -32,14 +33,14 @@ from batchnav.mapping.waypoint import PIXELS
 from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.sensors.camera import MAIN
 from batchnav.sensors.depth import DepthConfig, MeasuredDepth
-from batchnav.sensors.goal_mask import GoalMaskSensor
+from batchnav.sensors.goal_mask import GoalCategorySensor, GoalMaskSensor
 from batchnav.sensors.scan import RangeSensor
 
 EGO_MAP, WAYPOINT = "ego_map", "waypoint"
 MAPPER = "mapper"
 """Key of the mapper among the resources of a frame, and of its update among the shared results."""
 GOAL_MASKS = "goal masks of the mapper"
-"""Key of the mapper's goal masks, u8 [N, 1, H, W], among the resources of a frame."""
+"""Key of the mapper's goal masks, u8 [N, 1, H, W], or categories, i32 [N, 1, H, W], among the resources of a frame."""
 MAP_SPECS = {
     EGO_MAP: Spec(EGO_MAP, (1, PIXELS, PIXELS), torch.float32, 0.0, 1.0, torch.bfloat16),
     WAYPOINT: Spec(WAYPOINT, (2,), torch.float32, -np.inf, np.inf, torch.float32),
@@ -56,7 +57,8 @@ class MapObservation(ObservationSource):
         depth: range and noise of the main camera.
         config: settings of the map.
         body: height, longest step and widest turn of the agents.
-        mask: sensor of the goal's pixels, for agents that search for an object; None: the goal is a point, or none.
+        mask: sensor of the goal's pixels, or of all categories, for agents that search for one object or for several;
+            None: the goal is a point, or none.
         lidar: sensor whose scans the map is made of; None: the depth images of the main camera.
     """
 
@@ -67,7 +69,7 @@ class MapObservation(ObservationSource):
         depth: DepthConfig,
         config: MapConfig,
         body: MappedBodyConfig,
-        mask: GoalMaskSensor | None = None,
+        mask: GoalMaskSensor | GoalCategorySensor | None = None,
         lidar: RangeSensor | None = None,
     ):
         self.spec, self._depth, self._config, self._body = MAP_SPECS[name], depth, config, body
@@ -77,7 +79,8 @@ class MapObservation(ObservationSource):
         if lidar is not None:
             self.requires = Requirements(map=True, goal=goal)
         if mask is not None:
-            self.requires = mask.requires._replace(camera=MAIN, max_depth=depth.max_depth, map=True)
+            goal = frozenset({"goal_category"})
+            self.requires = mask.requires._replace(camera=MAIN, max_depth=depth.max_depth, map=True, goal=goal)
         self._measured = MeasuredDepth(depth, semantic=self.requires.semantic)
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
@@ -88,7 +91,10 @@ class MapObservation(ObservationSource):
         goals: Iterable[torch.Tensor] = ()
         if self._mask is not None:
             pixels = math.prod(self._mask.spec.shape)
-            goals = *GoalMap.empty(num_envs, meta), torch.zeros(num_envs, pixels, dtype=torch.uint8, device=meta)
+            goals = (
+                *GoalMap.empty(num_envs, meta),
+                torch.zeros(num_envs, pixels, dtype=self._mask.spec.dtype, device=meta),
+            )
         size = sum(tensor.nbytes for tensor in (*state, *search, *images, *goals))
         return {MAPPER: size + (memory_needed(num_envs, device) if with_predictor else 0)}
 
@@ -115,7 +121,12 @@ class MapObservation(ObservationSource):
         )  # fmt: skip
 
     def _make_search(self, frame: Frame) -> SearchMapper:
-        return SearchMapper(
+        task, make = frame.task, cast(Any, SearchMapper)
+        if isinstance(self._mask, GoalCategorySensor):
+            make = functools.partial(
+                MemoryMapper, task.goal_number, task.goal_category, len(frame.bank.goal_categories)
+            )
+        return make(
             self._depth.max_depth, self._config, self._body, frame.bodies, max_climb=frame.max_climb,
             with_ego_map=self._with_ego_map,
         )  # fmt: skip
@@ -152,6 +163,10 @@ class MapObservation(ObservationSource):
             return
         n, height, width = depth.shape
         shape = n, 1, height, width
-        images = frame.resource(GOAL_MASKS, lambda: torch.zeros(shape, dtype=torch.uint8, device=frame.device))
+        dtype = self._mask.spec.dtype
+        images = frame.resource(GOAL_MASKS, lambda: torch.zeros(shape, dtype=dtype, device=frame.device))
         self._mask.write(frame, images)
-        cast(SearchMapper, self.mapper).search(depth, images[:, 0], cameras)
+        if isinstance(self.mapper, MemoryMapper):
+            self.mapper.search_objects(depth, images, cameras)
+        else:
+            cast(SearchMapper, self.mapper).search(depth, images[:, 0], cameras)

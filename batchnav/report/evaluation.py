@@ -17,7 +17,17 @@ from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, format_interval, summarise
 from batchnav.evaluation.play import AgentMap, Images, present
 from batchnav.evaluation.players import Player, PolicyPlayer
-from batchnav.evaluation.run import DISTANCES, Evaluation, Played, by_category, failure_table, properties, quantiles
+from batchnav.evaluation.run import (
+    DISTANCES,
+    Evaluation,
+    Played,
+    by_category,
+    failure_table,
+    has_subtasks,
+    properties,
+    quantiles,
+)
+from batchnav.evaluation.subtasks import Subtasks, by_position
 from batchnav.evaluation.trajectories import Trajectory, meanings_of
 from batchnav.observation import Spec
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words, load_metrics
@@ -219,7 +229,21 @@ def breakdowns(evaluation: Evaluation, played: Sequence[Played], metric: Metric)
         if parts
     }
     found_parts[SCENE].sort(key=lambda part: part.intervals[0].mean)
-    return found_parts
+    return _positions(played) | found_parts
+
+
+def _positions(played: Sequence[Played]) -> dict[str, list[Part]]:
+    """Success rate and SPL by position in the sequence; empty for tasks with one goal in an episode."""
+    if not has_subtasks(played[0].player.config):
+        return {}
+    found = [by_position(each.episodes) for each in played]
+    return {
+        f"position in the sequence: {name}": [
+            Part(f"subtask {rows[0].position}", rows[0].success.count, [getattr(row, field) for row in rows])
+            for rows in zip(*found, strict=True)
+        ]
+        for name, field in (("success", "success"), ("SPL", "spl"))
+    }
 
 
 def _mean(played: Played, rows: np.ndarray, metric: Metric) -> Interval:
@@ -323,7 +347,7 @@ def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> 
                 Score(bool(each.episodes[success][i]) if success else None, float(each.episodes[metric.name][i]))
                 for each in played
             ],
-            "failed" if kinds is None else str(kinds[i]),
+            "failed" if kinds is None or kinds.ndim > 1 else str(kinds[i]),
             kind.category(evaluation.episodes[i]),
         )
         for i in order
@@ -380,8 +404,11 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
     found: dict[str, Any] = {
         "plan": number, "paths": [packed_trajectory(plan, each.trajectories[i]) for each in played], "films": {},
         "goal": None, "shortest": [], "category": None, "map": None,
-        "bodies": packed_bodies(plan, played[0].trajectories[i]),
+        "bodies": packed_bodies(plan, played[0].trajectories[i]), "tour": [],
     }  # fmt: skip
+    if has_subtasks(played[0].player.config):
+        ends = Subtasks.of(played[0].episodes)
+        found["tour"] = [[int(end), bool(ok)] for end, ok in zip(ends.end[i], ends.success[i], strict=True) if end >= 0]
     episode = evaluation.episodes[i]
     kind = kind_of(played[0].player.config.task_name)
     goals = kind.shown(episode, evaluation.bank.scenes[scene])

@@ -22,6 +22,8 @@ the houses share with HM3D.
 `instance_imagenav_val` has 20 episodes in each of 10 houses, with objects of ObjectNav's categories. The file has the
 cameras of the images that the episodes show.
 
+`sequence_val` and `sequence_test` have 5 episodes in each house, whose goals are five or six of ObjectNav's categories.
+
 `socialnav_val` has the same kind of episodes in houses as `val`, with 1 to 6 people in each: their starts and
 waypoints.
 
@@ -67,9 +69,11 @@ RULES, LABELS = "hm3d_v2", "hm3d"
 OBJECT_FILES = (
     ("objectnav_val", "category", "house", "val", 20), ("objectnav_test", "category", "house", "test", 20),
     ("objectnav_building", "category", "building", "val", 10),
-    ("instance_imagenav_val", "instance", "house", "val", 10),
+    ("instance_imagenav_val", "instance", "house", "val", 10), ("sequence_val", "sequence", "house", "val", 20),
+    ("sequence_test", "sequence", "house", "test", 20),
 )  # fmt: skip
-"""Name, kind of goals, scene family, split and number of scenes of these files; each has NUM_EPISODES."""
+"""Name, kind of goals, scene family, split and number of scenes of these files; each has NUM_EPISODES, or half as many
+sequences."""
 NUM_EPISODES = 200
 PROCTHOR, PROCTHOR_EPISODES = "procthor/houses_210_*.scene", 100
 """Imported houses of ProcTHOR, and the number of episodes in NUM_SCENES of them."""
@@ -101,7 +105,8 @@ def main(procthor: Path | None = None) -> None:
     for name, kind, family, split, num_scenes in OBJECT_FILES:
         seeds = FAMILIES[family].splits[split]
         scenes = (load_scene(f"{family}:{seed}") for seed in seeds)
-        write_searches(f"{name}.json.gz", kind, scenes, num_scenes)
+        number = NUM_EPISODES // 2 if kind == "sequence" else NUM_EPISODES
+        write_searches(f"{name}.json.gz", kind, scenes, num_scenes, number)
 
 
 def write_social() -> None:

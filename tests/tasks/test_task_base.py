@@ -20,8 +20,9 @@ OPTIONS = {
     "imagenav": {"sensors": ("rgb",)},
     "instance_imagenav": {"sensors": ("rgb",), "goal_height": 8, "goal_width": 8},
     "explore": {"max_steps": 9},
+    "sequence": {"categories": ("chair", "bed")},
 }
-SCENES = {"objectnav": furnished, "instance_imagenav": imaged_room}
+SCENES = {"objectnav": furnished, "sequence": furnished, "instance_imagenav": imaged_room}
 COMPILED = set()
 """Kernels that were compiled in this process, with their control."""
 

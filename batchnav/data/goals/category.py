@@ -196,7 +196,9 @@ class CategoryGoals(GoalKind):
         snapped = scene.navmesh.snap(starts)
         islands = scene.navmesh.island(snapped)
         goals = scene.goals.objects if scene.goals else ()
-        reached = {name: _islands(scene, [g for g in goals if g.category == name]) for name in _categories(goals)}
+        reached = {
+            name: view_point_islands(scene, [g for g in goals if g.category == name]) for name in categories_in(goals)
+        }
         for episode, start, place, island in zip(episodes, starts, snapped, islands.tolist(), strict=True):
             category = self.goal_name(episode)
             if problem := off_navmesh("start_position", start, place):
@@ -217,8 +219,8 @@ class CategoryGoals(GoalKind):
         """Episodes whose goal has no view point near the height of the navmesh on the start's island."""
         goals = scene.goals.objects if scene.goals else ()
         close = {
-            name: _islands(scene, [g for g in goals if g.category == name], success_distance)
-            for name in _categories(goals)
+            name: view_point_islands(scene, [g for g in goals if g.category == name], success_distance)
+            for name in categories_in(goals)
         }
         starts = np.array([episode.start_position for episode in episodes], np.float32).reshape(-1, 3)
         for episode, island in zip(episodes, scene.navmesh.island(scene.navmesh.snap(starts)).tolist(), strict=True):
@@ -348,7 +350,7 @@ def generate_objectnav(
     for scene in scenes:
         if scene.goals is None:
             raise EpisodeError(f"scene {scene.name!r}: found no goals, expected a scene of `with_goals`")
-        turns = sorted(scene.goals.categories, key=lambda name: _hash(seed, scene_name(scene.name), name))
+        turns = sorted(scene.goals.categories, key=lambda name: stable_hash(seed, scene_name(scene.name), name))
         streams = [category_episodes(scene, name, seed, rules.episodes) for name in turns]
         taken = list(itertools.islice(in_turn(streams), per_scene))
         order = sorted(range(len(taken)), key=lambda i: (taken[i].object_category, i))
@@ -492,11 +494,11 @@ def _is_level(
 
 def _stream(seed: int, category: str, number: int) -> np.random.Generator:
     """Random numbers of a round of candidates."""
-    key = [seed & (2**64 - 1), _hash(category)]
+    key = [seed & (2**64 - 1), stable_hash(category)]
     return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, number]))
 
 
-def _hash(*parts: int | str) -> int:
+def stable_hash(*parts: int | str) -> int:
     """A number of 64 bits that depends on all parts, equal on every machine."""
     return int.from_bytes(hashlib.sha256("\n".join(map(str, parts)).encode()).digest()[:8], "little")
 
@@ -566,7 +568,7 @@ def unusable_goals(episodes: Sequence[Any], scene: Scene) -> Iterator[str]:
     """One line for each category with view points off the navmesh, and for each with goals that no start reaches."""
     goals = scene.goals.objects if scene.goals else ()
     _, starts = _on_navmesh(scene, np.array([episode.start_position for episode in episodes], np.float32))
-    for category in _categories(goals):
+    for category in categories_in(goals):
         mine = [goal for goal in goals if goal.category == category]
         points = np.concatenate([goal.view_points for goal in mine])
         near, _ = _on_navmesh(scene, points)
@@ -575,17 +577,18 @@ def unusable_goals(episodes: Sequence[Any], scene: Scene) -> Iterator[str]:
             first = np.round(points[~near][0].astype(float), 3).tolist()
             off, count = int((~near).sum()), number_of(len(points), "view point")
             yield f"{where}: {off} of {count} are off the navmesh, such as {first}"
-        apart = [goal.name for goal in mine if not _islands(scene, [goal]) & set(starts.tolist())]
+        apart = [goal.name for goal in mine if not view_point_islands(scene, [goal]) & set(starts.tolist())]
         if apart:
             count = number_of(len(mine), "goal")
             yield f"{where}: {len(apart)} of {count} cannot be reached from any start, such as {apart[0]!r}"
 
 
-def _categories(goals: Iterable[ObjectGoal]) -> list[str]:
+def categories_in(goals: Iterable[ObjectGoal]) -> list[str]:
+    """Categories of goals, sorted."""
     return sorted({goal.category for goal in goals})
 
 
-def _islands(scene: Scene, goals: Iterable[ObjectGoal], success_distance: float = math.inf) -> set[int]:
+def view_point_islands(scene: Scene, goals: Iterable[ObjectGoal], success_distance: float = math.inf) -> set[int]:
     """Islands of the navmesh on which goals have view points, within the success distance of its height."""
     points = np.concatenate([goal.view_points for goal in goals])
     _, islands = _on_navmesh(scene, points)

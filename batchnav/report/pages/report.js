@@ -24,6 +24,18 @@ function unpackPlaces(text) {
   return Array.from({length: bytes.length / 4}, (_, k) => [view.getInt16(4 * k, true), view.getInt16(4 * k + 2, true)]);
 }
 
+// The first agent's path with a colour for each subtask, whose end has its number; wrong ends are hollow.
+const tourColours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+function tourOf(path, ends) {
+  return ends.map(([end, right], k) => {
+    const colour = tourColours[k % tourColours.length], part = path.slice(k ? ends[k - 1][0] - 1 : 0, end);
+    const [x, y] = path[Math.min(end, path.length) - 1];
+    return `<polyline class="path tour" stroke="${colour}" opacity=".8" points="${part.map(p => p[0] + "," + p[1]).join(" ")}"/>` +
+      `<circle class="stop" cx="${x}" cy="${y}" r="7" stroke="${colour}" fill="${right ? colour : "#fff"}"/>` +
+      `<text class="stop" x="${x}" y="${y + 3.5}" font-size="10" text-anchor="middle" fill="${right ? "#fff" : colour}">${k + 1}</text>`;
+  }).join("");
+}
+
 function show(row) {
   if (shown) shown.classList.remove("shown");
   shown = row;
@@ -44,6 +56,7 @@ function show(row) {
     `<polyline points="${points(episode.shortest)}" class="shortest"/>` +
     bodies.map(b => `<polyline class="path body" stroke="#CC79A7" opacity=".6"/><circle class="body" r="${b.radius}" fill="#CC79A7"/>`).join("") +
     paths.map((path, a) => `<polyline class="path" stroke="${colours[a]}" opacity=".25" points="${points(path)}"/>`).reverse().join("") +
+    tourOf(paths[0], episode.tour) +
     `<circle class="start" cx="${x0}" cy="${y0}" r="6"/>` + (goal || "") +
     paths.map((_, a) => `<polyline class="path agent" stroke="${colours[a]}" opacity="${a ? .7 : 1}"/>`).reverse().join("") +
     paths.map((_, a) => `<path class="arrow" d="M0 -10 L7 7 L0 3.5 L-7 7 Z" fill="${colours[a]}" stroke="#fff"/>`).reverse().join("");
