@@ -6,8 +6,8 @@ from batchnav.errors import CheckpointError
 from batchnav.runtime.bundled import find_policy
 
 REFERENCE_NAMES = (
-    "random", "forward", "greedy", "map_planner", "map_planner_anticipation", "map_searcher", "shortest_path", "orca",
-    "wait_and_go", "frontier",
+    "random", "forward", "greedy", "map_planner", "map_planner_anticipation", "map_searcher",
+    "map_searcher_forgetful", "shortest_path", "orca", "wait_and_go", "frontier",
 )  # fmt: skip
 """Names in `registry.REFERENCE_AGENTS`, known without the import of PyTorch and numba."""
 

@@ -40,8 +40,8 @@ class Options:
 
     agents: tyro.conf.Positional[tuple[str, ...]] = ()
     """Agents to evaluate: policies (files, run folders, bundled names such as pointnav_h200) and reference agents of
-    the task (random, forward, greedy, map_planner, map_planner_anticipation, map_searcher, shortest_path, frontier,
-    orca, wait_and_go)."""
+    the task (random, forward, greedy, map_planner, map_planner_anticipation, map_searcher, map_searcher_forgetful,
+    shortest_path, frontier, orca, wait_and_go)."""
     task: str | None = None
     """Task of the agents. Default: that of the policies; pointnav for reference agents without a policy."""
     preset: str | None = None
