@@ -23,6 +23,7 @@ from batchnav.sensors.camera import MAIN, FreeBodies
 from batchnav.sensors.frame import Frame, write_observations
 from batchnav.sensors.goal_mask import GOAL, GoalCategorySensor, GoalMaskSensor
 from batchnav.sim.bodies import STOP
+from batchnav.tasks import TASKS
 from batchnav.types import MovingBodies
 
 STEPS_ON_DEVICE = 64
@@ -249,12 +250,13 @@ class GoalMasks:
         is_observed = spec.name in config.sensors
         self.spec = spec if is_observed else spec._replace(name=f"{spec.name} (not observed)")
         self.cameras = None
-        if self.names and "goal" in bank.appearance_fields:
+        changes = getattr(TASKS[config.task_name], "changes_goals", False)
+        if self.names and "goal" in bank.appearance_fields and not changes:
             sensor = GoalCategorySensor(config.camera).of_camera(MAIN)
             self.cameras = PoseCameras(bank, config, at_once, renderer, {sensor.spec.name: sensor})
 
     def images_at(self, episode: Any, scene: np.ndarray, walk: Trajectory) -> dict[str, Images]:
-        """The masks of an episode's goal along a trajectory by name; empty where goals are no objects.
+        """The masks of an episode's goal along a trajectory by name; empty where goals are no objects, or change.
 
         `scene`: i32 [S], rows of the bank.
         """

@@ -169,7 +169,8 @@ class Sequence(GoalTask):
         "order": Field(3, dtype=torch.int32, low=-(2**31), high=2**31 - 1),
         "counts": Field(3, dtype=torch.int32, low=0, high=MOST_SUBTASKS),  # subtasks: all, ended, right
         "remaining": Field(dtype=torch.int64, low=0, high=2**MOST_SUBTASKS - 1),  # a bit for each subtask
-        "sums": Field(3, low=0.0),  # path length at the begin of the subtask, metres; sum of SPL; unused
+        # path length at the begin of the subtask, metres; sum of SPL; distance to the first goal at the start, metres
+        "sums": Field(3, low=0.0, high=math.inf),
         # metres: tour up to the current goal, and up to the last right stop; path length at the last right stop
         "tours": Field(3, low=0.0, high=math.inf),
         "outcome": Field(dtype=torch.int32, low=0, high=3),  # of the last step, in transitions
@@ -194,6 +195,7 @@ class Sequence(GoalTask):
         self.observations = {"pointgoal": self.live_goal, "objectgoal": state.objectgoal}
         self.relative_goal = None if config.asks_for_objects else self.live_goal
         self.goal_category = state.shown_category if config.asks_for_objects else None
+        self.episode_info = {"start_distance": state.sums[:, 2]}
         self.goal_number = state.goal_number
         """i32 [N]: a number that changes where the agent gets another goal."""
         observed = {source.spec.name: source.spec for source in self.sources(config)}

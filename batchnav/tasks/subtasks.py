@@ -375,7 +375,7 @@ def keep_sequence(i, begin_at, order, table_index, key, nav, parameters, scratch
             if distance < best:
                 best, first = distance, np.int32(k)
     begin_subtask(i, first, scene, start, key, nav, parameters, scratch, row, next_out)
-    next_out.tours[i, 0] = next_out.start_distance[i]
+    next_out.tours[i, 0], next_out.sums[i, 2] = next_out.start_distance[i], next_out.start_distance[i]
 
 
 @lean_function

@@ -22,7 +22,7 @@ the houses share with HM3D.
 `instance_imagenav_val` has 20 episodes in each of 10 houses, with objects of ObjectNav's categories. The file has the
 cameras of the images that the episodes show.
 
-`sequence_val` and `sequence_test` have 5 episodes in each house, whose goals are five or six of ObjectNav's categories.
+`sequence_val` and `sequence_test` have 5 episodes in each house, which ask for three to six of ObjectNav's categories.
 
 `socialnav_val` has the same kind of episodes in houses as `val`, with 1 to 6 people in each: their starts and
 waypoints.

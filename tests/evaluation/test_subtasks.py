@@ -56,6 +56,7 @@ def test_failed_subtasks_have_kinds(wrong_stop):
     env = NavEnv([scene], 1, "cpu", task="sequence", episodes=[episode], **options)
     agent = TrajectoryRecorder(Script([STOP, FORWARD, FORWARD, STOP]), env)
     results = evaluate(agent, env, 1)
+    assert results["start_distance"].tolist() == [pytest.approx(6.0, abs=1e-3)], "of the first goal"
     trajectories = agent.trajectories(1)
     kinds = subtask_failures(env.bank, env.config, [episode], results, trajectories)
     expected = ["wrong object", "saw and passed"] if wrong_stop == "continue" else ["wrong object", "not begun"]

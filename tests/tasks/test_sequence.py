@@ -127,7 +127,7 @@ def test_steps_of_a_subtask_and_of_the_episode_are_limited():
     assert env.task.state.category.tolist() == [0] and not any(ended)
     metrics, *ended = run(env, [RIGHT])
     assert ended == [False, True] and float(metrics["subtask_success"]) == 0.0
-    assert float(metrics["subtasks"]) == 3.0
+    assert float(metrics["subtasks"]) == 3.0 and float(env.task.episode_info["start_distance"][0]) > 4.0
 
 
 def test_in_any_order_the_nearest_goal_is_next_and_every_goal_counts():

@@ -53,6 +53,15 @@ class SequenceGoals(CategoryGoals):
         NOT_BEGUN: "the episode ended before the subtask began",
     }
 
+    def with_goals_of(
+        self, dataset: EpisodeDataset, scenes: Sequence[Scene], device: str | torch.device = "auto"
+    ) -> list[Scene]:
+        """The scenes with the goals of a file; as they are for a file of places."""
+        if not dataset.goals and not self.lacks_goals(dataset):
+            return list(scenes)
+        found = self._goals_in(dataset, scenes, device)
+        return [scene._replace(goals=goals) for scene, goals in zip(scenes, found, strict=True)]
+
     def scene_goals(self, dataset: EpisodeDataset, scene_id: str) -> SceneGoals:
         """The goals of one scene in a file: its categories, and the objects that its subtasks ask for by an image."""
         prefix = goals_key(scene_id, "")
