@@ -284,6 +284,8 @@ def success_rules() -> str:
         "- stop: yes where only the action stop ends an episode with a success. Being near the goal when the steps run "
         "out is a failure.\n"
         "- heading: the largest angle between the agent's heading and the target's.\n"
+        "- people: `socialnav_falcon` counts no success after a collision with a person, `socialnav_houses` none after "
+        "one that the robot causes (`human_collision_ends`).\n"
         "- `env: {task: {success_distance: 1.0}}` in a configuration, or `NavEnv(success_distance=1.0)`, changes it.",
         "## View points",
         "In ObjectNav the distance leads to a view point: a place on the navmesh from which the object is visible, not "

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchnav.agents.frontier import FrontierAgent
+from batchnav.agents.predictive import PredictiveAgent
 from batchnav.agents.protocol import Agent
 from batchnav.agents.shortest_path import ShortestPathAgent
 from batchnav.agents.simple import (
@@ -23,7 +24,7 @@ from batchnav.agents.simple import (
     RandomAgent,
     VelocityControlAgent,
 )
-from batchnav.agents.social import OrcaAgent, WaitAndGoAgent
+from batchnav.agents.social import FollowerAgent, OrcaAgent, WaitAndGoAgent
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
@@ -87,6 +88,10 @@ REFERENCE_AGENTS: dict[str, ReferenceAgent] = {
     "shortest_path": ReferenceAgent("Shortest-path follower.", ShortestPathAgent, knows_navmesh=True),
     "orca": ReferenceAgent("Shortest path; avoids people by ORCA.", OrcaAgent, knows_navmesh=True),
     "wait_and_go": ReferenceAgent("Shortest path; waits for people.", WaitAndGoAgent, knows_navmesh=True),
+    "predictive": ReferenceAgent(
+        "Shortest path; steps aside of people, whose paths it knows.", PredictiveAgent, knows_navmesh=True
+    ),
+    "follower": ReferenceAgent("Shortest path to a person, and faces it.", FollowerAgent, knows_navmesh=True),
     "frontier": ReferenceAgent("Frontier explorer.", lambda env, radius: FrontierAgent(env), knows_navmesh=True),
 }  # fmt: skip
 """Reference agents by name. All choose discrete actions."""

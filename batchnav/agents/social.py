@@ -23,6 +23,7 @@ from batchnav.runtime.kernels.decorators import lean_function
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, level_squared_distance
 from batchnav.sim.others import STOREY
+from batchnav.tasks.formulas import goal_in_agent_frame
 from batchnav.world.orca import HORIZON, PLANE_ROWS, add_plane, avoidance_plane, best_velocity
 from batchnav.world.people import SIGHT
 
@@ -52,7 +53,7 @@ class Steering(NamedTuple):
 
 
 @lean_function
-def _wait(i, plan_out):
+def turn_and_back(i, plan_out):
     """Turn left, and back at the next wait."""
     plan_out[i, WAITS] = 1 - plan_out[i, WAITS]
     return LEFT if plan_out[i, WAITS] == 1 else RIGHT
@@ -92,7 +93,7 @@ def act_by_orca(
         return
     vx, vz = _orca_velocity(i, here, corner, bodies, people, rules, steering, planes_out)
     if vx * vx + vz * vz < SLOWEST * SLOWEST * steering.speed * steering.speed:
-        actions_out[i] = _wait(i, plan_out)
+        actions_out[i] = turn_and_back(i, plan_out)
         return
     plan_out[i, WAITS] = 0
     bearing = wrapped(np.float32(math.atan2(-vx, -vz)) - bodies.heading[i])
@@ -124,13 +125,29 @@ def wait_and_go(
 ):  # fmt: skip
     """Write the action of agent i along the shortest path; it waits while somebody walks in the way."""
     if plan_out[i, WAITS] == 1 or _in_the_way(i, bodies, people, rules):
-        actions_out[i] = _wait(i, plan_out)
+        actions_out[i] = turn_and_back(i, plan_out)
         return
     actions_out[i] = next_action(i, nav, bodies, targets, body, radius, scratch, row, plan_out)
 
 
-class _SocialAgent:
-    """Base of both agents: tensors, and their reset. ConfigError in an environment without a world of people."""
+@kernel()
+def follow(i, nav, bodies, targets, body, radius, scratch, row, plan_out, actions_out):  # fmt: skip
+    """Write the action of agent i: along the shortest path to a person, else turn to face it, else stand."""
+    here, there = point_at(i, bodies.position), point_at(i, targets)
+    distance, _, _ = find_path(nav, bodies.scene[i], here, there, scratch, row)
+    if distance >= radius:
+        actions_out[i] = next_action(i, nav, bodies, targets, body, radius, scratch, row, plan_out)
+        return
+    _, bearing = goal_in_agent_frame(here, bodies.heading[i], there)
+    plan_out[i, 0] = 0
+    if abs(bearing) <= np.float32(MAX_BEARING_TURNS) * body.turn:
+        actions_out[i] = STOP
+    else:
+        actions_out[i] = LEFT if bearing > _ZERO else RIGHT
+
+
+class SocialAgent:
+    """Base of the agents: tensors, and their reset. ConfigError in an environment without a world of people."""
 
     @torch.inference_mode(False)
     def __init__(self, env: NavEnv, radius: float):
@@ -158,7 +175,7 @@ class _SocialAgent:
         return self.actions
 
 
-class OrcaAgent(_SocialAgent):
+class OrcaAgent(SocialAgent):
     """Follows the shortest path and avoids people by ORCA.
 
     Args:
@@ -176,7 +193,7 @@ class OrcaAgent(_SocialAgent):
         return act_by_orca.bind(n, *read, *map(view, (self.planes, self.plan, self.actions)), rows=sim.chunks)
 
 
-class WaitAndGoAgent(_SocialAgent):
+class WaitAndGoAgent(SocialAgent):
     """Follows the shortest path, and waits while a person walks in the way.
 
     Args:
@@ -189,3 +206,17 @@ class WaitAndGoAgent(_SocialAgent):
         read = sim.bank.navmesh_view, view(sim.bodies), target, world.people, world.rules, sim.body, np.float32(radius)
         written = map(view, (self.plan, self.actions))
         return wait_and_go.bind(env.num_envs, *read, scratch, *written, rows=sim.chunks)
+
+
+class FollowerAgent(SocialAgent):
+    """Walks to a person by the shortest path, and faces it; it stands where it is near. For the task `follow`.
+
+    Args:
+        env: environment with people to act in.
+        radius: distance from the person at which it stands, metres.
+    """
+
+    def _bind(self, env: NavEnv, target: Any, radius: float, scratch: Any) -> Callable[[], None]:
+        sim = env.sim
+        read = sim.bank.navmesh_view, view(sim.bodies), target, sim.body, np.float32(radius), scratch
+        return follow.bind(env.num_envs, *read, view(self.plan), view(self.actions), rows=sim.chunks)

@@ -41,7 +41,7 @@ class Options:
     agents: tyro.conf.Positional[tuple[str, ...]] = ()
     """Agents to evaluate: policies (files, run folders, bundled names such as pointnav_h200) and reference agents of
     the task (random, forward, greedy, map_planner, map_planner_anticipation, map_searcher, map_searcher_forgetful,
-    shortest_path, frontier, orca, wait_and_go)."""
+    shortest_path, frontier, orca, wait_and_go, predictive, follower)."""
     task: str | None = None
     """Task of the agents. Default: that of the policies; pointnav for reference agents without a policy."""
     preset: str | None = None
@@ -106,8 +106,8 @@ class Options:
     """Write the map that the first agent built in six episodes, as ROS maps. For agents with a sensor that reads a
     map."""
     robustness: bool = False
-    """Also play under disturbances: odometry that drifts, latency, depth noise, camera errors, slip. Writes the table
-    robustness.json and the picture robustness.webp of the first agent."""
+    """Also play under disturbances: odometry that drifts, latency, depth noise, camera errors, slip, people. Writes
+    the table robustness.json and the picture robustness.webp of the first agent."""
     bag: Path | None = None
     """Write the first agent's drive in the first episode as a bag of ROS 2 (.mcap). Needs the extra `ros2`."""
     append_results: bool = False

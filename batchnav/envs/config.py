@@ -21,6 +21,7 @@ from batchnav.sensors.camera import MAIN, CameraConfig, load_camera_info
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 from batchnav.tasks.config import TaskConfig
+from batchnav.tasks.follow import FollowConfig
 from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
 from batchnav.tasks.objectnav import ObjectNavConfig
@@ -103,13 +104,16 @@ success is measured by Euclidean distance."""
 
 SOCIALNAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "socialnav_houses": (
-        ("depth",), {"people": (1, 6), "human_collision_penalty": 0.5, "human_distance_penalty": 0.05}
+        ("depth",), {
+            "people": (1, 6), "human_collision_ends": "caused", "human_collision_penalty": 0.5,
+            "human_distance_penalty": 0.05,
+        },
     ),
     "socialnav_falcon": (
         ("depth",),
         {
             "agent_radius": 0.25, "agent_height": 1.41, "height": 256, "width": 256, "people": (1, 6),
-            "at_last_waypoint": "stand", "human_collision_ends": True, "progress_reward": 1.5, "success_reward": 10.0,
+            "at_last_waypoint": "stand", "human_collision_ends": "any", "progress_reward": 1.5, "success_reward": 10.0,
             "human_distance_penalty": 0.1, "human_collision_penalty": 1.0, "collision_penalty": 0.03,
             "path_penalty": 0.05,
         },
@@ -117,6 +121,12 @@ SOCIALNAV: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 }  # fmt: skip
 """By name of the preset. "socialnav_houses": 64x64 depth among people in procedural houses. "socialnav_falcon": body,
 camera, people and end of an episode as in Falcon (Gong et al., 2025); the weights of its reward's terms are ours."""
+
+FOLLOW: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "follow_houses": (("depth",), {"people": (1, 1), "person_speed": (0.5, 0.8), "human_collision_ends": "caused"}),
+}
+"""By name of the preset. "follow_houses": find and follow one person in procedural houses, with 64x64 depth. The person
+is slower than the robot, which loses time when it turns."""
 
 
 SEQUENCES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
@@ -300,7 +310,7 @@ PRESETS: dict[str, NavConfig] = {
         name: with_options(NavConfig(sensors=sensors, task=kind()), options)
         for kind, presets in (
             (ObjectNavConfig, OBJECTNAV), (ImageNavConfig, IMAGENAV), (InstanceImageNavConfig, INSTANCE_IMAGENAV),
-            (SocialNavConfig, SOCIALNAV), (SequenceConfig, SEQUENCES),
+            (SocialNavConfig, SOCIALNAV), (FollowConfig, FOLLOW), (SequenceConfig, SEQUENCES),
         )
         for name, (sensors, options) in presets.items()
     },
@@ -329,6 +339,7 @@ ABOUT = {
     "instance_imagenav_hm3d": "Habitat challenge 2023, HM3D (Krantz et al., 2022)",
     "socialnav_houses": "Social navigation in procedural houses",
     "socialnav_falcon": "Social-HM3D (Falcon)",
+    "follow_houses": "Find and follow a person (Habitat 3.0's social navigation) in procedural houses",
     "sequence_houses": "Goals in sequence in procedural houses",
     "goat": "GOAT-Bench (Khanna et al., 2024)",
     "multion": "MultiON (Wani et al., 2020)",

@@ -1,4 +1,4 @@
-"""Disturbances between simulation and robot: odometry that drifts, latency, depth noise, camera errors, slip.
+"""Disturbances between simulation and robot: odometry that drifts, latency, depth noise, camera errors, slip, people.
 
 `DisturbedPlayer` plays as an agent does, under one condition. Drift and latency change what the agent observes; the
 other conditions are options of its environment.
@@ -42,6 +42,8 @@ class Condition(NamedTuple):
             return "depth" in config.sensors and config.depth.depth_noise == 0.0
         if "actuation_noise" in self.options:
             return config.body.is_discrete and config.body.actuation_noise == 0.0
+        if "people" in self.options:
+            return not config.world.people[1]
         if self.options:  # of the camera
             return config.has_map or bool(image_sources(config))
         return True
@@ -62,9 +64,11 @@ CONDITIONS = (
     Condition("latency 2 steps", latency=2),
     Condition("latency 3 steps", latency=3),
     Condition("Redwood depth noise", options={"depth_noise": 1.0}),
+    Condition("D435 depth noise", options={"depth_noise": 1.0, "depth_noise_model": "d435"}),
     Condition("camera 2 cm higher", options={"camera_height": 0.02}),
     Condition("camera 2° down", options={"camera_pitch_deg": -2.0}),
     Condition("slip (PyRobot noise)", options={"actuation_noise": 1.0}),
+    Condition("1 to 6 people", options={"people": (1, 6)}),
 )
 
 

@@ -20,7 +20,7 @@ from types import ModuleType
 TASKS = {
     "PointNav": "pointnav", "Flee": "flee", "Explore": "explore", "ObjectNav": "objectnav", "ImageNav": "imagenav",
     "InstanceImageNav": "instance_imagenav",
-    "SocialNav": "socialnav", "Sequence": "sequence",
+    "SocialNav": "socialnav", "Follow": "follow", "Sequence": "sequence",
 }  # fmt: skip
 """Names in `batchnav.tasks.TASKS`, by name of the environment."""
 GYMNASIUM = "gymnasium"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import torch
 
@@ -12,7 +12,7 @@ from batchnav.config import bounded, in_range
 from batchnav.errors import ConfigError
 from batchnav.observation import Frame, Spec
 from batchnav.sensors.camera import MAIN, CameraConfig
-from batchnav.sensors.noise import RedwoodNoise
+from batchnav.sensors.noise import RedwoodNoise, StereoNoise
 from batchnav.sensors.sensor import CameraSensor
 
 
@@ -27,8 +27,10 @@ class DepthConfig:
     hole_value: float = bounded(0.0, 0.0, 1.0)
     """Value of pixels whose ray hits nothing, 0..1: 0 follows Habitat, 1 makes holes far."""
     depth_noise: float = bounded(0.0, 0.0, 10.0)
-    """Multiplier of the Redwood noise (`sensors/noise.py`): 1 is the noise of the real camera, 0 none. With noise,
-    depth is quantised and distorted, and nothing is measured from 10 m on."""
+    """Multiplier of the noise (`sensors/noise.py`): 1 is the noise of the real camera, 0 none. With noise, depth is
+    quantised and has holes, and nothing is measured from 10 m on."""
+    depth_noise_model: Literal["redwood", "d435"] = "redwood"
+    """Camera that the noise is that of: Redwood's Kinect, or the stereo camera RealSense D435."""
     redwood_table: str = ""
     """A `.npy` file with a distortion table, such as habitat-sim's `redwood-depth-dist-model.npy`; "": a synthetic
     table."""
@@ -38,18 +40,24 @@ class DepthConfig:
         in_range(self, "max_depth", self.min_depth + 1e-3, 1e3)
         if self.redwood_table and not self.depth_noise:
             raise ConfigError(f"redwood_table: found {self.redwood_table!r} with depth_noise 0, expected noise")
+        if self.redwood_table and self.depth_noise_model != "redwood":
+            raise ConfigError(f"redwood_table: found {self.redwood_table!r}, expected depth_noise_model 'redwood'")
 
 
 class MeasuredDepth:
-    """Depth as a camera measures it, exact or with Redwood noise. Sources of one frame share the result.
+    """Depth as a camera measures it, exact or with noise. Sources of one frame share the result.
 
     `semantic`: True for images of the mesh with the ids.
     """
 
     def __init__(self, config: DepthConfig, camera: str = MAIN, semantic: bool = False):
         self.camera, self._semantic = camera, semantic
-        self._key = "measured depth", config.depth_noise, config.redwood_table
-        self._noise = RedwoodNoise(config.depth_noise, config.redwood_table) if config.depth_noise else None
+        self._key = "measured depth", config.depth_noise, config.depth_noise_model, config.redwood_table
+        self._noise: RedwoodNoise | StereoNoise | None = None
+        if config.depth_noise and config.depth_noise_model == "d435":
+            self._noise = StereoNoise(config.depth_noise)
+        elif config.depth_noise:
+            self._noise = RedwoodNoise(config.depth_noise, config.redwood_table)
 
     def read(self, frame: Frame) -> torch.Tensor:
         """f32 [N, H, W], metres, 0 where nothing is measured."""
@@ -57,8 +65,10 @@ class MeasuredDepth:
         depth = frame.depth(camera, semantic=self._semantic)
         if noise is None:
             return depth
-        key = self._key, camera, self._semantic
-        return frame.shared(key, lambda: noise.measure(frame.cameras(camera).noise, depth))
+        key, cameras = (self._key, camera, self._semantic), frame.cameras(camera)
+        if isinstance(noise, StereoNoise):
+            return frame.shared(key, lambda: noise.measure(cameras.noise, depth, cameras.tan_half_hfov))
+        return frame.shared(key, lambda: noise.measure(cameras.noise, depth))
 
 
 class DepthSensor(CameraSensor):

@@ -1,16 +1,17 @@
-"""Noise models: Gaussian and speckle noise of colour images as in habitat-sim, and Redwood's noise of depth images."""
+"""Noise models: Gaussian and speckle noise of colour images as in habitat-sim; depth of a Kinect and of a D435."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from batchnav.errors import ArgumentError, ConfigError
+from batchnav.geometry.pose import half_width
 from batchnav.runtime.files import read_array
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function, lean_function
@@ -206,3 +207,80 @@ def measure_depth(i, row, column, depth, noise, table, multiplier, metres_out):
     metres = depth[i, y - y % 2, x - x % 2]
     factor = _factor(min(metres, _FAR), y, x, height, width, table)
     metres_out[i, row, column] = _measured(metres, factor, w, multiplier)
+
+
+# Noise of a stereo camera such as Intel's RealSense D435, by its geometry: noisy and quantised disparities, ragged
+# edges of surfaces, and pixels that its right imager does not see: the shadow on the left of near surfaces, and the
+# left edge of the image. Numbers: Intel's data sheet of the D400 series, "Tuning depth cameras for best performance".
+
+STEREO_BASELINE = 0.05
+"""Metres between both imagers; depth is that of the left one."""
+STEREO_FOCAL = 424.0
+"""Focal length at 848 pixels and 90 degrees, in pixels. Disparities of the matching are in these pixels."""
+STEREO_LEAST, STEREO_MOST = np.float32(0.28), np.float32(10.0)
+"""Metres between which it measures."""
+STEREO_FADES = np.float32(6.0)
+"""Metres from which on pixels are lost; their share grows linearly to all at `STEREO_MOST`."""
+_SUBPIXEL, _STEPS = np.float32(0.1), np.float32(32.0)
+"""Standard deviation of a disparity, pixels, and its steps per pixel."""
+_WINDOW = np.float32(2.0 / STEREO_FOCAL)
+"""Standard deviation of the place whose depth a pixel gets from the matching window, in focal lengths."""
+_BASELINE, _BASE = np.float32(STEREO_BASELINE), np.float32(STEREO_BASELINE * STEREO_FOCAL)
+
+
+class StereoNoise:
+    """Adds the noise of a D435 to depth images.
+
+    Args:
+        multiplier: scale of the noise of disparities and edges.
+    """
+
+    def __init__(self, multiplier: float):
+        self._multiplier = np.float32(multiplier)
+        self._bound: tuple[Any, ...] = (None, None)
+        self._noisy = torch.zeros(0, dtype=torch.float32, device="cpu")
+
+    def measure(self, noise: NoiseCounters | None, depth: torch.Tensor, lens: torch.Tensor) -> torch.Tensor:
+        """Measured depth f32 [N, H, W] for exact depth, metres, 0 for holes; valid until the next call.
+
+        `lens`: `Cameras.tan_half_hfov`.
+        """
+        noise = checked_noise("depth", noise)
+        if self._noisy.shape != depth.shape or self._noisy.device != depth.device:
+            self._noisy, self._bound = torch.zeros_like(depth), (None, None)
+        if self._bound[0] is not noise or self._bound[1] is not lens:
+            arrays = *map(view, (depth, noise, lens)), self._multiplier, view(self._noisy)
+            self._bound = noise, lens, measure_stereo.bind(tuple(depth.shape), *arrays, live=(0,))
+        self._bound[2](depth)
+        return self._noisy
+
+
+@lean_function
+def _in_shadow(i, row, column, metres, focal, depth):
+    """True where the right imager does not see the surface at a pixel: it is hidden, or outside of the image."""
+    shift, width = focal * _BASELINE, np.int32(depth.shape[2])
+    if shift / metres > np.float32(column) + _HALF:
+        return True
+    last = min(width - np.int32(1), np.int32(column) + np.int32(shift / STEREO_LEAST + _ONE))
+    for other in range(np.int32(column) + np.int32(1), last + np.int32(1)):
+        nearer = depth[i, row, other]
+        if nearer > _NOTHING and shift / nearer - shift / metres >= np.float32(other - column) - _HALF:
+            return True
+    return False
+
+
+@kernel(over="pixels", fastmath=True, block=_BLOCK)
+def measure_stereo(i, row, column, depth, noise, lens, multiplier, metres_out):
+    """Write the measured depth of one pixel."""
+    height, width = np.int32(depth.shape[1]), np.int32(depth.shape[2])
+    u, v, w, lost = pixel_uniforms(i, np.int32(row) * width + np.int32(column), noise, DEPTH)
+    focal = np.float32(width) / (_TWO * half_width(i, lens))
+    spread = _WINDOW * focal / _SHUFFLE * multiplier
+    y, x = _shuffled(row, height, u, spread), _shuffled(column, width, v, spread)
+    metres, measured = depth[i, y, x], _NOTHING
+    in_range = metres >= STEREO_LEAST and lost >= (metres - STEREO_FADES) / (STEREO_MOST - STEREO_FADES)
+    if in_range and metres < STEREO_MOST and not _in_shadow(i, y, x, metres, focal, depth):
+        disparity = _BASE / metres + _SUBPIXEL * multiplier * normal_quantile(w)
+        steps = np.float32(math.floor(_STEPS * disparity + _HALF))
+        measured = _BASE * _STEPS / steps if steps > _NOTHING else _NOTHING
+    metres_out[i, row, column] = measured

@@ -4,6 +4,7 @@ from typing import Any
 
 from batchnav.tasks.explore import Explore
 from batchnav.tasks.flee import Flee
+from batchnav.tasks.follow import Follow
 from batchnav.tasks.imagenav import ImageNav
 from batchnav.tasks.instance_imagenav import InstanceImageNav
 from batchnav.tasks.objectnav import ObjectNav
@@ -13,6 +14,6 @@ from batchnav.tasks.socialnav import SocialNav
 
 TASKS: dict[str, Any] = {
     "pointnav": PointNav, "flee": Flee, "explore": Explore, "objectnav": ObjectNav, "imagenav": ImageNav,
-    "instance_imagenav": InstanceImageNav, "socialnav": SocialNav, "sequence": Sequence,
+    "instance_imagenav": InstanceImageNav, "socialnav": SocialNav, "follow": Follow, "sequence": Sequence,
 }  # fmt: skip
 """Task classes by name. Constructor arguments: simulator, configuration, and fixed episodes or None. Add your own."""

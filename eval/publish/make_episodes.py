@@ -24,8 +24,9 @@ cameras of the images that the episodes show.
 
 `sequence_val` and `sequence_test` have 5 episodes in each house, which ask for three to six of ObjectNav's categories.
 
-`socialnav_val` has the same kind of episodes in houses as `val`, with 1 to 6 people in each: their starts and
-waypoints.
+`socialnav_val` and `socialnav_test` have the same kind of episodes in houses as `val` and `test`, with 1 to 6 people
+in each: their starts and waypoints. `socialnav_building` and `socialnav_hall` have them on corridor floors and in
+open-plan rooms. `follow_val` has starts as `starts_val` and one person in each episode.
 
 `imagenav_val` and `imagenav_test` have three levels of distance in equal parts (`data.goals.pose.LEVELS`), also
 with straight paths.
@@ -54,7 +55,7 @@ from batchnav.data.goals.point import generate_episodes, generate_imagenav, gene
 from batchnav.data.people import with_people
 from batchnav.data.play import check_episodes
 from batchnav.data.scenes.load import load_scene
-from batchnav.envs.config import PRESETS
+from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.errors import EpisodeError
 from batchnav.procedural import EPISODE_FAMILIES, FAMILIES, SPLITS
 from batchnav.runtime.bundled import EPISODES
@@ -74,6 +75,12 @@ OBJECT_FILES = (
 )  # fmt: skip
 """Name, kind of goals, scene family, split and number of scenes of these files; each has NUM_EPISODES, or half as many
 sequences."""
+SOCIAL_FILES = (
+    ("socialnav_val", "house", "val", "socialnav_houses"), ("socialnav_test", "house", "test", "socialnav_houses"),
+    ("socialnav_building", "building", "val", "socialnav_houses"),
+    ("socialnav_hall", "hall", "val", "socialnav_houses"), ("follow_val", "house", "val", "follow_houses"),
+)  # fmt: skip
+"""Name, scene family, split and preset of the files with people."""
 NUM_EPISODES = 200
 PROCTHOR, PROCTHOR_EPISODES = "procthor/houses_210_*.scene", 100
 """Imported houses of ProcTHOR, and the number of episodes in NUM_SCENES of them."""
@@ -110,14 +117,15 @@ def main(procthor: Path | None = None) -> None:
 
 
 def write_social() -> None:
-    """Write `socialnav_val`."""
-    config = PRESETS["socialnav_houses"]
+    """Write the files with people."""
+    for name, family, split, preset in SOCIAL_FILES:
+        config, sample = PRESETS[preset], generate_starts if preset == "follow_houses" else generate_episodes
 
-    def generate(scene: Scene, number: int) -> list[Episode]:
-        return with_people(generate_episodes(scene, number), scene, config.world, config.body)
+        def generate(scene: Scene, number: int, config: NavConfig = config, sample: Any = sample) -> list[Episode]:
+            return with_people(sample(scene, number), scene, config.world, config.body)
 
-    houses = (load_scene(f"house:{seed}", appearance=False) for seed in SPLITS["val"])
-    write("socialnav_val.json.gz", houses, generate)
+        seeds = FAMILIES[family].splits[split]
+        write(f"{name}.json.gz", (load_scene(f"{family}:{seed}", appearance=False) for seed in seeds), generate)
 
 
 def write_searches(

@@ -15,6 +15,7 @@ from batchnav.evaluation.robustness import CONDITIONS, Condition, DisturbedAgent
 from batchnav.runtime.bundled import find_episodes
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks.pointnav import PointNavConfig
+from batchnav.world.config import WorldConfig
 
 BY_NAME = {condition.name: condition for condition in CONDITIONS}
 
@@ -89,7 +90,8 @@ def test_conditions_apply_where_they_change_something():
     assert applies(plain) == set(BY_NAME)
     assert not any("drift" in name for name in applies(replace(plain, sensors=("depth", "waypoint"))))
     assert not any("drift" in name for name in applies(replace(plain, task=PointNavConfig(gps_compass=False))))
-    assert "Redwood depth noise" not in applies(replace(plain, sensors=("rgb",)))
+    assert not any("depth noise" in name for name in applies(replace(plain, sensors=("rgb",))))
+    assert "1 to 6 people" not in applies(replace(plain, world=WorldConfig(people=(2, 2))))
     assert not any("camera" in name for name in applies(replace(plain, sensors=())))
     assert "slip (PyRobot noise)" not in applies(replace(plain, body=BodyConfig(control="velocity")))
     changed = BY_NAME["camera 2° down"].config(replace(plain, camera=replace(plain.camera, camera_pitch_deg=-15.0)))
@@ -103,5 +105,6 @@ def test_evaluate_writes_table_and_picture(run, tmp_path):
     shown = run("evaluate", "greedy", "--episodes", few, "--out", tmp_path, "--robustness")
     rows = json.loads((tmp_path / "robustness.json").read_text())["conditions"]
     assert next(iter(rows)) == "undisturbed" and {"drift 10%", "latency 3 steps", "slip (PyRobot noise)"} < set(rows)
+    assert {"D435 depth noise", "1 to 6 people"} < set(rows)
     assert (tmp_path / "robustness.webp").stat().st_size > 1000
     assert rows["undisturbed"]["spl"]["mean"] <= 1.0 and "Redwood depth noise" in shown

@@ -13,7 +13,7 @@ from batchnav.sensors import noise
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.depth import DepthConfig, DepthSensor
 from batchnav.sensors.frame import GivenImages
-from batchnav.sensors.noise import ColorNoise, ColorNoiseModel, RedwoodNoise, load_table, synthetic_table
+from batchnav.sensors.noise import ColorNoise, ColorNoiseModel, RedwoodNoise, StereoNoise, load_table, synthetic_table
 from batchnav.sensors.sensor import Cameras, NoiseCounters
 
 N, H, W = 6, 60, 80
@@ -151,11 +151,49 @@ def test_the_synthetic_table_models_disparity_errors(device):
     assert not found[:, :, -3:].any()
 
 
+def stereo(device, depth, multiplier=1.0):
+    """Depth that a D435 measures with a field of view of 90 degrees."""
+    depth = torch.as_tensor(depth, dtype=torch.float32, device=device)
+    lens = torch.ones(len(depth), device=device)
+    return StereoNoise(multiplier).measure(draws(device, len(depth)), depth, lens).cpu().numpy()
+
+
+@pytest.mark.parametrize("metres", [0.5, 1.7, 5.0])
+def test_stereo_disparities_have_the_probabilities_of_the_formula(device, metres):
+    found = stereo(device, np.full((N, H, W), metres))[:, :, 8:]  # right of the band that the right imager does not see
+    steps = np.round(32 * 21.2 / found).astype(int)
+    np.testing.assert_allclose(found, 32 * 21.2 / steps, rtol=1e-5)
+    levels = np.arange(steps.min(), steps.max() + 1)
+    edges = (np.append(levels, levels[-1] + 1) - 0.5 - 32 * 21.2 / metres) / 3.2
+    edges[0], edges[-1] = -np.inf, np.inf
+    assert_probable(np.array([(steps == k).sum() for k in levels]), np.diff(ndtr(edges)) * steps.size)
+
+
+def test_stereo_has_a_shadow_on_the_left_of_near_surfaces(device):
+    """Focal length 212 pixels: disparities of 10.6 pixels at 1 m and 2.65 at 4 m."""
+    depth = np.full((1, 4, 424), 4.0)
+    depth[:, :, 200:300] = 1.0
+    (rows,) = stereo(device, depth, multiplier=1e-6)
+    lost = [*range(3), *range(192, 200)]
+    for row in rows:
+        assert np.flatnonzero(row == 0.0).tolist() == lost
+    seen = np.delete(rows, lost, 1)
+    np.testing.assert_allclose(seen, np.delete(depth[0], lost, 1), rtol=0.01)
+
+
+def test_stereo_loses_far_and_very_near_surfaces(device):
+    found = lambda metres: np.mean(stereo(device, np.full((N, H, W), metres))[:, :, 8:] > 0.0)  # noqa: E731
+    assert [found(z) for z in (0.0, 0.2, 10.0, 50.0)] == [0.0] * 4 and found(5.9) == 1.0
+    assert found(8.0) == pytest.approx(0.5, abs=0.05)
+
+
 @pytest.mark.cuda
 def test_cuda_measures_as_the_cpu():
     depth = np.random.default_rng(0).uniform(0.0, 11.0, (N, H, W)).astype(np.float32)
     a, b = (measured(device, depth, seed=3) for device in ("cpu", "cuda"))
     assert np.mean(np.abs(a - b) > 1e-3) < 1e-3  # where a rounding decides between two levels, or two pixels
+    a, b = (stereo(device, depth) for device in ("cpu", "cuda"))
+    assert np.mean(np.abs(a - b) > 1e-3 * b) < 2e-3
     a, b = (colored(device, "speckle", 120, (0.2, 0.1, 1.0)).astype(int) for device in ("cpu", "cuda"))
     assert abs(a - b).max() <= 1 and np.mean(a != b) < 1e-3
 
@@ -167,6 +205,7 @@ def test_kernels_compile_without_float64(compile_ptx):
     for kernel, arguments in (
         (noise.add_noise, (drawn, settings, nb.uint8[:, :, :, ::1])),
         (noise.measure_depth, (images, drawn, table, nb.float32, images)),
+        (noise.measure_stereo, (images, drawn, nb.float32[::1], nb.float32, images)),
     ):
         assert ".f64" not in compile_ptx(kernel, *arguments)
 
@@ -189,6 +228,10 @@ def test_noise_precedes_clipping(ones):
         ({"depth_noise": -1.0}, "depth_noise: found -1.0, expected 0 to 10"),
         ({"depth_noise": float("nan")}, "depth_noise: found nan"),
         ({"redwood_table": "mine.npy"}, "redwood_table: found 'mine.npy' with depth_noise 0, expected noise"),
+        (
+            {"redwood_table": "mine.npy", "depth_noise": 1.0, "depth_noise_model": "d435"},
+            "redwood_table: found 'mine.npy', expected depth_noise_model 'redwood'",
+        ),
         ({"rgb_noise": "poisson"}, "rgb_noise: found 'poisson', expected one of 'none', 'gaussian', 'speckle'"),
         ({"noise_intensity": -0.1}, "noise_intensity: found -0.1"), ({"noise_sigma": -1.0}, "noise_sigma: found -1.0"),
         ({"noise_mean": float("inf")}, "noise_mean: found inf"),

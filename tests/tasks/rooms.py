@@ -7,10 +7,13 @@ z=4.5  |                  |
 z=6    +------------------+
 """
 
+import math
+
 import numpy as np
 import torch
 import trimesh
 
+from batchnav.data.episodes import Episode, Goal
 from batchnav.scene.scene import make_scene
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import TriangleMesh
@@ -59,3 +62,13 @@ def play(env, actions):
         _, reward, _, _, info = env.step(torch.full((env.num_envs,), action, device=env.device))
         rewards.append(reward.clone())
     return torch.stack(rewards).cpu(), {name: value.clone().cpu() for name, value in info["episode"].items()}
+
+
+def walker_episode(room, person, waypoints, robot=(3.0, 4.5), heading=0.0):
+    """An episode with one person, in the form of Social-HM3D's files. Places are (x, z), metres."""
+    at = lambda x, z: room.navmesh.snap(np.float32([[x, 0.0, z]]))[0].tolist()  # noqa: E731
+    info = {"geodesic_distance": 3.0, "human_num": 1, "human_0_start_position": at(*person)}
+    info |= {f"human_0_waypoint_{w}_position": at(*point) for w, point in enumerate(waypoints, 1)}
+    goal = Goal(tuple(at(0.8, 0.8)))
+    rotation = 0.0, math.sin(heading / 2), 0.0, math.cos(heading / 2)
+    return Episode("0", "room", tuple(at(*robot)), rotation, (goal,), info)

@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from batchnav.agents.registry import agent_config, make_reference_agent
-from batchnav.data.episodes import Episode, Goal
+from batchnav.data.episodes import Goal
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.people import people_in, with_people
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, EpisodeError
-from batchnav.sim.bodies import FORWARD, LEFT, STOP
+from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 from batchnav.world.config import WorldConfig
 from batchnav.world.world import ScriptedBodies
-from tests.tasks.rooms import make_room, starts
+from tests.tasks.rooms import make_room, starts, walker_episode
 
 TOUCH = 0.1 + 0.3
 
@@ -74,8 +74,29 @@ def test_a_collision_is_counted_when_it_begins(room):
     assert not env.sim.bodies.done[0] and len(rewards) == 6
 
 
+@pytest.mark.parametrize(
+    ("heading", "actions", "caused"),
+    [(0.0, [FORWARD], 1.0), (0.0, [LEFT], 0.0), (math.pi, [FORWARD, LEFT, FORWARD, RIGHT], 0.0)],
+)
+def test_collisions_that_the_robot_causes_are_told_apart(room, heading, actions, caused):
+    """A person walks to where the robot is: the robot walks towards it, turns, or walks away more slowly."""
+    ahead = room.navmesh.snap(np.float32([[3.0, 0.0, 2.5], [3.0, 0.0, 5.5]]))
+    body = ScriptedBodies(ahead[:, None], interval=3.0)
+    table = starts(room, [(3.0, 4.0, heading)])
+    options = {"sensors": (), "scripted_bodies": body, "human_collision_ends": "caused"}
+    env = NavEnv([room], 1, "cpu", task="socialnav", episodes=table, **options)
+    env.reset()
+    for step in range(12):
+        *_, terminated, _, info = env.step(torch.tensor([actions[step % len(actions)]]))
+        metrics = {name: float(value[0]) for name, value in info["episode"].items()}
+        if terminated[0]:
+            break
+    assert metrics["human_collision"] == 1.0 and metrics["robot_on_person"] == caused
+    assert terminated[0] == bool(caused) and metrics["success"] == 0.0
+
+
 def test_a_collision_can_end_the_episode_without_success(room):
-    env = make(room, person=(3.0, 4.35), human_collision_ends=True)
+    env = make(room, person=(3.0, 4.35), human_collision_ends="any")
     env.reset()
     step = env.step(torch.tensor([FORWARD]))
     assert step[2].tolist() == [True] and step[3].tolist() == [False]
@@ -107,15 +128,6 @@ def test_standing_on_the_path_of_a_person_costs_its_penalty(room):
     found = [float(env.step(torch.tensor([LEFT]))[1][0]) for _ in range(14)]
     assert found[0] == 0.0 and min(found) < -1.0  # far away, then a step from the robot
     assert all(value <= 0.0 for value in found)
-
-
-def walker_episode(room, person, waypoints, robot=(3.0, 4.5)):
-    """An episode with one person, in the form of Social-HM3D's files."""
-    at = lambda x, z: room.navmesh.snap(np.float32([[x, 0.0, z]]))[0].tolist()  # noqa: E731
-    info = {"geodesic_distance": 3.0, "human_num": 1, "human_0_start_position": at(*person)}
-    info |= {f"human_0_waypoint_{w}_position": at(*point) for w, point in enumerate(waypoints, 1)}
-    goal = Goal(tuple(at(0.8, 0.8)))
-    return Episode("0", "room", tuple(at(*robot)), (0.0, 0.0, 0.0, 1.0), (goal,), info)
 
 
 def test_people_of_a_file_walk_to_its_waypoints_and_stand(room, tmp_path):
@@ -177,12 +189,11 @@ def test_robots_and_people_of_a_bundled_file():
     assert len(episodes) == 200 and {len(people_in(episode)) for episode in episodes} == {1, 2, 3, 4, 5, 6}
 
 
-@pytest.mark.parametrize("name", ["shortest_path", "orca", "wait_and_go"])
+@pytest.mark.parametrize("name", ["shortest_path", "orca", "wait_and_go", "predictive"])
 def test_reference_agents_arrive(room, name):
     config = agent_config(name, PRESETS["socialnav_houses"])
-    env = NavEnv(
-        [room], 16, "cpu", task="socialnav", config=config, people=(1, 2), closest_goal=2.0, min_detour_ratio=1.0
-    )
+    rules = {"closest_goal": 2.0, "min_detour_ratio": 1.0, "human_collision_ends": "never"}
+    env = NavEnv([room], 16, "cpu", task="socialnav", config=config, people=(1, 2), **rules)
     agent = make_reference_agent(name, env)
     observation, _ = env.reset()
     agent.reset(16)
@@ -192,6 +203,28 @@ def test_reference_agents_arrive(room, name):
         started = terminated | truncated
         ended += info["episode"]["success"][started].tolist()
     assert len(ended) >= 16 and np.mean(ended) > 0.9
+
+
+def test_the_predictive_agent_steps_aside(room):
+    """A person walks the whole room towards the robot, whose goal is behind the person."""
+    episode = walker_episode(room, (3.0, 1.0), [(3.0, 5.5)], robot=(3.0, 5.0))
+    episode = dataclasses.replace(episode, goals=(Goal(tuple(room.navmesh.snap(np.float32([[3.0, 0.0, 1.0]]))[0])),))
+    touched = {}
+    for name in ("shortest_path", "predictive"):
+        config = agent_config(name, PRESETS["socialnav_houses"])
+        options = {"human_collision_ends": "never", "at_last_waypoint": "stand"}
+        env = NavEnv([room], 1, "cpu", task="socialnav", config=config, episodes=[episode], **options)
+        agent = make_reference_agent(name, env)
+        observation, _ = env.reset()
+        agent.reset(1)
+        ended = torch.ones(1, dtype=torch.bool)
+        for _ in range(120):
+            observation, _, ended, _, info = env.step(agent.act(observation, ended))
+            if ended[0]:
+                break
+        assert info["episode"]["success"].tolist() == [1.0]
+        touched[name] = float(info["episode"]["human_collision"][0])
+    assert touched == {"shortest_path": 1.0, "predictive": 0.0}
 
 
 def test_several_robots_share_people(room):
