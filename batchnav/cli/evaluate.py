@@ -48,9 +48,10 @@ class Options:
     """Environment of reference agents, for example objectnav_mp3d for Habitat's ObjectNav episodes in Matterport3D.
     Default: the task's own. Policies play in the environment of their training."""
     split: str = "val"
-    """Name of a fixed episode file of the task. All tasks: val, test (procedural houses). PointNav and ObjectNav:
-    building (corridor floors). ObjectNav: procthor (ProcTHOR houses). PointNav: hall, block, scan, course (other scene
-    families), and wide_val, wide_test (bodies of radius 0.18 m, as in the Habitat challenges)."""
+    """Name of a fixed episode file of the task: val, test (procedural houses; some tasks have val alone). PointNav,
+    ObjectNav and socialnav: building (corridor floors). PointNav and socialnav: hall (open-plan rooms). ObjectNav:
+    procthor (ProcTHOR houses). PointNav: block, scan, course (other scene families), and wide_val, wide_test (bodies
+    of radius 0.18 m, as in the Habitat challenges)."""
     episodes: Path | None = None
     """Episode file to use instead of --split: your own, Habitat's with its folder `content`, or the name of a bundled
     one."""

@@ -26,7 +26,7 @@ cameras of the images that the episodes show.
 
 `socialnav_val` and `socialnav_test` have the same kind of episodes in houses as `val` and `test`, with 1 to 6 people
 in each: their starts and waypoints. `socialnav_building` and `socialnav_hall` have them on corridor floors and in
-open-plan rooms. `follow_val` has starts as `starts_val` and one person in each episode.
+open-plan rooms. `follow_val` has the starts of `val` and one person in each episode.
 
 `imagenav_val` and `imagenav_test` have three levels of distance in equal parts (`data.goals.pose.LEVELS`), also
 with straight paths.
@@ -119,10 +119,10 @@ def main(procthor: Path | None = None) -> None:
 def write_social() -> None:
     """Write the files with people."""
     for name, family, split, preset in SOCIAL_FILES:
-        config, sample = PRESETS[preset], generate_starts if preset == "follow_houses" else generate_episodes
+        config = PRESETS[preset]
 
-        def generate(scene: Scene, number: int, config: NavConfig = config, sample: Any = sample) -> list[Episode]:
-            return with_people(sample(scene, number), scene, config.world, config.body)
+        def generate(scene: Scene, number: int, config: NavConfig = config) -> list[Episode]:
+            return with_people(generate_episodes(scene, number), scene, config.world, config.body)
 
         seeds = FAMILIES[family].splits[split]
         write(f"{name}.json.gz", (load_scene(f"{family}:{seed}", appearance=False) for seed in seeds), generate)

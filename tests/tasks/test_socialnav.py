@@ -14,6 +14,7 @@ from batchnav.data.people import people_in, with_people
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, EpisodeError
+from batchnav.runtime.bundled import find_episodes
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 from batchnav.world.config import WorldConfig
 from batchnav.world.world import ScriptedBodies
@@ -184,9 +185,17 @@ def test_episodes_get_people(room):
             assert len(person.waypoints) == 2
 
 
-def test_robots_and_people_of_a_bundled_file():
-    episodes = load_episodes("assets/episodes/socialnav_val.json.gz")
-    assert len(episodes) == 200 and {len(people_in(episode)) for episode in episodes} == {1, 2, 3, 4, 5, 6}
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        *((f"socialnav_{split}", {1, 2, 3, 4, 5, 6}) for split in ("val", "test", "building", "hall")),
+        ("follow_val", {1}),
+    ],
+)
+def test_robots_and_people_of_bundled_files(name, counts):
+    episodes = load_episodes(find_episodes(name))
+    assert len(episodes) == 200 and {len(people_in(episode)) for episode in episodes} == counts
+    assert len({episode.scene_id for episode in episodes}) == 20
 
 
 @pytest.mark.parametrize("name", ["shortest_path", "orca", "wait_and_go", "predictive"])
