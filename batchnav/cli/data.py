@@ -14,7 +14,7 @@ from tyro.conf import Positional
 
 from batchnav.cli.console import show, with_axes
 from batchnav.cli.interrupts import interrupted_with
-from batchnav.cli.names import check_file, check_scenes
+from batchnav.cli.names import check_file, check_given, check_scenes
 from batchnav.data.download import GROUPS, MANUAL, SOURCES, is_present
 from batchnav.data.files import SCENES_DIR
 from batchnav.errors import ArgumentError, EpisodeError, MeshError, few
@@ -83,6 +83,7 @@ def make_episodes(
             are.
         agent_height: height of the body that the navmesh is for, metres.
     """
+    check_given("scenes", scenes, "scenes, such as house:0-3 or my/scan.glb")
     check_scenes(scenes)
     from batchnav.data.formats import FORMATS
     from batchnav.data.formats.dataset import check_content
@@ -307,8 +308,7 @@ def download_data(
     """
     from batchnav.data.download import Login, download
 
-    if not uids:
-        raise ArgumentError("uids: found none, expected names from `batchnav data list`")
+    check_given("uids", uids, "names from `batchnav data list`")
     with interrupted_with(lambda: "run the same command to continue"):
         links = download(uids, data_path, Login(username, password), replace)
     for link in links:
@@ -398,6 +398,7 @@ def prepare_data(
             0.1.
         agent_height: height of the body that navmeshes are baked for, metres; default: 1.5.
     """
+    check_given("paths", paths, "mesh files, folders or configs of datasets")
     check_scenes(map(str, paths))
     from batchnav.data.scenes.datasets import find_sources
     from batchnav.data.scenes.prepared import prepare
@@ -446,6 +447,7 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
         split: split of datasets.
         scenes_dir: folder that contains the scenes of episodes.
     """
+    check_given("paths", paths, "scenes, navmeshes, episode files or folders")
     for path in paths:
         check_file(path, MeshError)
     from batchnav.data.validate import validate

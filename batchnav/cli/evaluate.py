@@ -26,10 +26,9 @@ from typing import Literal
 import tyro
 
 from batchnav.cli.console import check_options
-from batchnav.cli.names import check_agents, check_episodes
+from batchnav.cli.names import check_agents, check_episodes, check_given
 from batchnav.config import bounded
 from batchnav.data.files import SCENES_DIR
-from batchnav.errors import ArgumentError
 from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.garbage_collection import collection_paused
 
@@ -118,8 +117,7 @@ class Options:
 def main(options: Options) -> None:
     """Check the options, join other ranks if there are any, and evaluate."""
     check_options(options)
-    if not options.agents:
-        raise ArgumentError("agents: found none, expected policies (runs/mine) or reference agents (greedy)")
+    check_given("agents", options.agents, "policies (runs/mine) or reference agents (greedy)")
     check_agents(options.agents)
     check_episodes(options.episodes)
     with collection_paused():  # these modules import PyTorch

@@ -6,12 +6,13 @@ Names that pass are checked again where they are read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any
 
 from batchnav.agents import find_weights
 from batchnav.data.files import SCENES_DIR
-from batchnav.errors import BatchnavError, MeshError, shortened
+from batchnav.errors import ArgumentError, BatchnavError, MeshError, shortened
 from batchnav.runtime.bundled import find_episodes
 from batchnav.runtime.files import as_path
 
@@ -34,6 +35,12 @@ def check_file(path: Path, error: type[BatchnavError]) -> None:
         as_path(path).stat()
     except OSError as problem:
         raise error(f"{path}: cannot be read ({problem.strerror})") from problem
+
+
+def check_given(what: str, values: Collection[Any], expected: str) -> None:
+    """ArgumentError for a list of arguments without any."""
+    if not values:
+        raise ArgumentError(f"{what}: found none, expected {expected}")
 
 
 def check_scenes(names: Iterable[str], scenes_dir: Path = SCENES_DIR) -> None:

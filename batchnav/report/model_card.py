@@ -86,12 +86,12 @@ def write_model_card(
     policy, scenes = trained.policy, trained.scenes
     agents = [AGENTS[name] for name in dict.fromkeys(agent for _, agent in results) if name in AGENTS]
     text = CARD.format(
-        name=folder.name, path=folder.as_posix(), observations=_observations(trained), inputs=_inputs(trained.env),
-        encoder=policy.encoder, memory=_memory(policy), table=_table(results, metrics),
+        name=_plain(folder.name), path=folder.as_posix(), observations=_observations(trained), inputs=_inputs(trained.env),
+        encoder=_plain(policy.encoder), memory=_plain(_memory(policy)), table=_table(results, metrics),
         agents="".join(f" {sentence}" for sentence in agents), played_on=played_on, date=date.today(), frames=frames,
         hours=rows[-1]["seconds"] / 3600, trained_on=trained_on,
         speed=np.median([row["frames_per_second"] for row in rows]),
-        scenes=" and ".join([number_of(scenes.houses, "procedural house"), *scenes.sources]),
+        scenes=" and ".join([number_of(scenes.houses, "procedural house"), *map(_plain, scenes.sources)]),
     )  # fmt: skip
     with replacing(folder / "config.yaml", BatchnavError) as part:
         part.write_text(trained.text, encoding="utf-8", errors="backslashreplace")
@@ -178,7 +178,7 @@ def _table(results: Mapping[tuple[str, str], Summary], metrics: Sequence[Metric]
 
 
 def _plain(text: str) -> str:
-    """Text of a file or a folder's name as Markdown that shows it, in a cell of a table."""
+    """Text of a file or a folder's name as Markdown that shows it, also in a cell of a table."""
     return re.sub(r"([\\`*\[\]<>|&])", r"\\\1", printable(text))
 
 

@@ -24,6 +24,10 @@ from batchnav.procedural import BENCHMARK_HOUSE
         (("data", "prepare", "absent"), "'absent': found no such"),
         (("data", "download", "absent"), "absent: found no dataset"),
         (("data", "download"), "uids: found none"),
+        (("data", "validate"), "paths: found none"),
+        (("data", "prepare"), "paths: found none"),
+        (("data", "make-episodes", "--out", "e.json.gz"), "scenes: found none"),
+        (("evaluate",), "agents: found none"),
         (("data", "make-episodes", "absent.glb", "--out", "e.json.gz"), "absent.glb"),
         (("data", "make-episodes", "house:1", "--out", "e.json.gz", "--per-scene", "0"), "per_scene: found 0"),
         (

@@ -15,7 +15,7 @@ from batchnav.training.config import TrainingConfig
 from eval.publish import model_card
 
 CONFIG = """
-scenes: {houses: 3, sources: [data/more]}
+scenes: {houses: 3, sources: [data/more, "<b>x"]}
 env: {camera: {height: 64, width: 48}}
 policy: {encoder: simple_cnn, lstm: {layers: 1}}
 """
@@ -48,7 +48,7 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     assert "Images: depth, 64x48 pixels." in text and "simple_cnn and lstm (1 layers)" in text
     assert "exact GPS and compass, exact steps of 0.25 m and turns of 10 degrees, depth to 10 m from 1.25 m" in text
     assert "The blind agent has the same sensors" in text and "houses" not in text.partition("## Training")[0]
-    assert "1,234 frames in 0.01 hours" in text and "3 procedural houses and data/more" in text
+    assert "1,234 frames in 0.01 hours" in text and "3 procedural houses and data/more and \\<b\\>x" in text
     assert all(f"| mine |  | {agent} agent | " in text for agent in ("this", "blind", "greedy"))
     assert "| mine |  | greedy agent | 1.000 (" in text  # success on open floors
     assert f"batchnav train --config {out.as_posix()}/config.yaml" in text

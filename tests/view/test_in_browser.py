@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 import torch
 from browser import PATIENCE, browser
+from labelled import write_named
 from test_session import CONFIG, bank  # noqa: F401 (a fixture)
 from worlds import TOP, episodes_on, write_box, write_episodes, write_floor
 
+from batchnav import load_scene
 from batchnav.data.config import ScenesConfig
 from batchnav.data.episodes import Goal, rotation_of
-from batchnav.data.formats import load_episodes
+from batchnav.data.goals.category import generate_objectnav
+from batchnav.data.goals.rules import LabelMap
+from batchnav.data.goals.view_points import with_goals
 from batchnav.data.scenes.load import load_all
+from batchnav.envs.config import PRESETS, with_options
+from batchnav.envs.observations import needed_appearance
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.report.charts import Rows
@@ -23,7 +29,7 @@ from batchnav.report.evaluation import write_report
 from batchnav.report.page import RunPage
 from batchnav.scene.bank import SceneBank
 from batchnav.training.config import TrainingConfig
-from batchnav.view.viewer.session import Session
+from batchnav.view.viewer.session import Session, open_session
 
 pytestmark = pytest.mark.browser
 
@@ -91,9 +97,26 @@ def planted(folder):
     return path
 
 
-def test_texts_of_files_are_text_in_a_report(page, tmp_path):
-    evaluation = Evaluation(planted(tmp_path), torch.device("cpu"), CONFIG)
-    players = {f"{MARKUP}{name}": Seeing(name, CONFIG) for name in ("random", "forward")}
+def planted_category(folder):
+    """ObjectNav episodes whose category and names of objects are markup, and their environment."""
+    glb = write_named(folder / "room.glb", [("chair", (1, 0, 1), (1.4, 0.9, 1.4))])
+    scene = load_scene(glb, appearance=True)._replace(name=str(glb))
+    labels, path = LabelMap((MARKUP,), {"chair": MARKUP}), folder / "mine.json.gz"
+    scenes = with_goals([scene], labels=labels, device="cpu")
+    generate_objectnav(scenes, 3, labels=labels).save(path, content=False)
+    tree = json.loads(gzip.decompress(path.read_bytes()))
+    for goal in (goal for goals in tree["goals_by_category"].values() for goal in goals):
+        goal |= {"object_name": MARKUP, "object_category": MARKUP}
+    path.write_bytes(gzip.compress(json.dumps(tree).encode()))
+    options = {"categories": (MARKUP,), "height": 8, "width": 12, "max_steps": 20}
+    return path, with_options(PRESETS["objectnav_houses"], options)
+
+
+@pytest.mark.parametrize("with_category", [False, True])
+def test_texts_of_files_are_text_in_a_report(page, tmp_path, with_category):
+    path, config = planted_category(tmp_path / "objects") if with_category else (planted(tmp_path), CONFIG)
+    evaluation = Evaluation(path, torch.device("cpu"), config, appearance=needed_appearance(config))
+    players = {f"{MARKUP}{name}": Seeing(name, config) for name in ("random", "forward")}
     path = write_report(tmp_path, evaluation, {name: evaluation.play(each) for name, each in players.items()})
     page.open(path.as_uri(), 900)
     assert page.run("document.querySelectorAll('#list tr.shown').length") == 1
@@ -119,18 +142,18 @@ def test_texts_of_files_are_text_in_a_runs_page(page, tmp_path):
     assert not page.run(PLANTED)
 
 
-def test_texts_of_files_are_text_in_the_viewer(page, tmp_path):
+@pytest.mark.parametrize("with_category", [False, True])
+def test_texts_of_files_are_text_in_the_viewer(page, tmp_path, with_category):
     pytest.importorskip("viser", reason="the viewer's library is not installed")
     from batchnav.view.viewer.app import Viewer
 
-    data = load_episodes(planted(tmp_path))
-    scenes = load_all([data.episodes[0].scene_id], settings=CONFIG.body.navmesh)
-    players = {f"{MARKUP}forward": ReferencePlayer("forward", CONFIG)}
-    viewer = Viewer(Session(SceneBank.pack(scenes, "cpu"), data.episodes, players), port=18110)
+    path, config = planted_category(tmp_path / "objects") if with_category else (planted(tmp_path), CONFIG)
+    players = {f"{MARKUP}forward": ReferencePlayer("forward", config)}
+    viewer = Viewer(open_session([], path, players, torch.device("cpu")), port=18110)
     try:
         page.open(f"http://127.0.0.1:{viewer.server.get_port()}", 1200)
         page.wait_for("document.body.innerText.includes('1 of') && document.querySelector('canvas') != null")
-        page.wait_for(f"document.body.innerText.includes({json.dumps(MARKUP)})")
+        page.wait_for(f"document.body.innerText.includes({json.dumps(with_category * 'goal: ' + MARKUP)})")
         press = "[...document.querySelectorAll('button')].find(button => button.textContent == '{}').click()"
         page.run(press.format("next"))
         page.wait_for("document.body.innerText.includes('2 of')")
