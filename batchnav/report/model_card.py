@@ -86,8 +86,9 @@ def write_model_card(
     policy, scenes = trained.policy, trained.scenes
     agents = [AGENTS[name] for name in dict.fromkeys(agent for _, agent in results) if name in AGENTS]
     text = CARD.format(
-        name=_plain(folder.name), path=folder.as_posix(), observations=_observations(trained), inputs=_inputs(trained.env),
-        encoder=_plain(policy.encoder), memory=_plain(_memory(policy)), table=_table(results, metrics),
+        name=_plain(folder.name), path=folder.as_posix(), observations=_observations(trained),
+        inputs=_inputs(trained.env), encoder=_plain(policy.encoder), memory=_plain(_memory(policy)),
+        table=_table(results, metrics),
         agents="".join(f" {sentence}" for sentence in agents), played_on=played_on, date=date.today(), frames=frames,
         hours=rows[-1]["seconds"] / 3600, trained_on=trained_on,
         speed=np.median([row["frames_per_second"] for row in rows]),
