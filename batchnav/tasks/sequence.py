@@ -201,6 +201,7 @@ class Sequence(GoalTask):
         observed = {source.spec.name: source.spec for source in self.sources(config)}
         self.observations = {name: self.observations[name] for name in observed}
         self.ranges |= {"pointgoal": (-FARTHEST, FARTHEST)}
+        self.ranges |= dict.fromkeys(("category", "shown_category"), (-1, len(self._names) - 1))
         if "objectgoal" in observed:
             self.ranges |= {"objectgoal": (0, int(observed["objectgoal"].high))}
         self.episode_details: Mapping[str, torch.Tensor] = {
@@ -258,8 +259,6 @@ class Sequence(GoalTask):
         listed = order[:, 0] >= 0
         bad |= listed & (order[:, 0] + counts[:, 0] > rows)
         bad |= ~listed & ((counts[:, 0] > names) | (order[:, 0] < -MAX_STARTS // CANDIDATES))
-        for name in ("category", "shown_category"):
-            bad |= state[name].cpu() >= len(self._names)
         if bad.any():
             i = int(bad.nonzero()[0])
             raise CheckpointError(
