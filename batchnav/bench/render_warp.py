@@ -155,8 +155,8 @@ def warp_renderer(
 ) -> dict[str, Callable[[tuple[torch.Tensor, ...], int], Callable[[], None]]]:
     """Renderers by sensors: functions of views and image side (a multiple of 8) that return a rendering function.
 
-    Rendering runs on PyTorch's current stream. Colour needs a bank with textures: bilinear samples of one mip level,
-    repeat wrapping only, no vertex colours.
+    Rendering runs on PyTorch's current stream. Colour needs a bank with textures, none of them in blocks: bilinear
+    samples of one mip level, repeat wrapping only, no vertex colours.
 
     Args:
         bank: scenes on a CUDA device.
@@ -173,7 +173,8 @@ def warp_renderer(
         for scene in bank.scenes
     ]
     appearance = bank.appearance
-    look = None if appearance is None or not len(appearance.paint) else _look_of(bank, appearance, name)
+    readable = appearance is not None and len(appearance.paint) and not len(appearance.blocks)
+    look = _look_of(bank, appearance, name) if readable else None
 
     def aim(views: tuple[torch.Tensor, ...], size: int, colored: bool = False) -> Callable[[], None]:
         scene_id, position, heading = (view.cpu().numpy() for view in views)

@@ -8,8 +8,10 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 import torch
+from numba import prange
 
 from batchnav.errors import ArgumentError, few
+from batchnav.runtime.kernels.decorators import cpu_kernel
 from batchnav.scene.id_tiles import FIRST, HEIGHT, PATCH_WIDTH, WIDTH
 from batchnav.scene.material_sampling import FINISH_WIDTH, FIXED, finish_rows
 from batchnav.scene.surface import PLAIN
@@ -311,24 +313,47 @@ def _near_zero(surface: Surface, textured: np.ndarray) -> np.ndarray:
     return uv - np.where(moves, 2.0 * np.floor(uv[:, 0] / 2.0), 0.0)[:, None]
 
 
-@np.errstate(all="ignore")  # gradients on tiny triangles overflow float32, which kernels tolerate
 def _linear(mesh: TriangleMesh, which: np.ndarray, values: np.ndarray, last: np.ndarray | None = None) -> np.ndarray:
     """Patches f32 [n, 16] that interpolate corner values f64 [n, 3, k] linearly; k = 2 if `last` is given, else 3."""
-    a, b, c = (mesh.vertices[mesh.faces[which, i]].astype(np.float64) for i in range(3))
-    e, f = b - a, c - a
-    normal = np.cross(e, f)
-    normal /= (normal * normal).sum(1, keepdims=True)
-    # gradients of the barycentric coordinates of b and c
-    along_u, along_v = np.cross(f, normal), np.cross(normal, e)
-    patches = np.zeros((len(values), 4, 4), np.float32)
-    patches[:, 0, :3] = a
-    patches[:, : values.shape[2], 3] = values[:, 0]
-    to_b, to_c = values[:, 1] - values[:, 0], values[:, 2] - values[:, 0]
-    gradient = to_b[..., None] * along_u[:, None] + to_c[..., None] * along_v[:, None]  # [n, k, 3]
-    patches[:, 1 : 1 + values.shape[2], :3] = gradient
+    faces = np.flatnonzero(which) if which.dtype == np.bool_ else which
+    patches = np.zeros((len(values), PATCH_WIDTH), np.float32)
+    vertices = np.ascontiguousarray(mesh.vertices, np.float32)
+    _interpolate(vertices, mesh.faces, faces, np.ascontiguousarray(values, np.float64), patches)
     if last is not None:
-        patches[:, 3, :3] = last
-    return patches.reshape(-1, PATCH_WIDTH)
+        patches[:, 12:15] = last
+    return patches
+
+
+@cpu_kernel
+def _interpolate(vertices, faces, which, values, patches_out):
+    """Write corner A, values at A and gradients of patches f32 [n, 16]. Gradients on tiny triangles may overflow.
+
+    Args:
+        vertices: f32 [V, 3].
+        faces: i32 [F, 3].
+        which: i64 [n]: faces of the patches.
+        values: f64 [n, 3, k]: values at the corners.
+        patches_out: f32 [n, 16].
+    """
+    for i in prange(len(which)):
+        a, b, c = faces[which[i], 0], faces[which[i], 1], faces[which[i], 2]
+        ax, ay, az = np.float64(vertices[a, 0]), np.float64(vertices[a, 1]), np.float64(vertices[a, 2])
+        ex, ey, ez = vertices[b, 0] - ax, vertices[b, 1] - ay, vertices[b, 2] - az
+        fx, fy, fz = vertices[c, 0] - ax, vertices[c, 1] - ay, vertices[c, 2] - az
+        nx, ny, nz = ey * fz - ez * fy, ez * fx - ex * fz, ex * fy - ey * fx
+        square = nx * nx + ny * ny + nz * nz
+        nx, ny, nz = nx / square, ny / square, nz / square
+        # gradients of the barycentric coordinates of b and c
+        ux, uy, uz = fy * nz - fz * ny, fz * nx - fx * nz, fx * ny - fy * nx
+        vx, vy, vz = ny * ez - nz * ey, nz * ex - nx * ez, nx * ey - ny * ex
+        patches_out[i, 0], patches_out[i, 1], patches_out[i, 2] = ax, ay, az
+        for k in range(values.shape[2]):
+            start = values[i, 0, k]
+            to_b, to_c = values[i, 1, k] - start, values[i, 2, k] - start
+            patches_out[i, 4 * k + 3] = start
+            patches_out[i, 4 * k + 4] = to_b * ux + to_c * vx
+            patches_out[i, 4 * k + 5] = to_b * uy + to_c * vy
+            patches_out[i, 4 * k + 6] = to_b * uz + to_c * vz
 
 
 def warn_of_white(names: Sequence[str], meshes: Sequence[TriangleMesh]) -> None:

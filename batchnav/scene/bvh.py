@@ -161,8 +161,10 @@ def unpack_tree(packed: np.ndarray, mesh: TriangleMesh, order: np.ndarray) -> BV
     Faces and order must be valid.
     """
     count = len(order)
+    if len(packed) % 2 or len(packed) > 2 * count:
+        return None
     nodes = np.zeros((max(1, len(packed) // 2), 16), np.float32)
-    if len(packed) % 2 or not _unpack_links(packed, count, nodes.view(np.int32)):
+    if not _unpack_links(packed, count, nodes.view(np.int32)):
         return None
     corners = mesh.vertices[mesh.faces]
     slack = slack_of(float(np.abs(corners).max()))

@@ -36,6 +36,7 @@ from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.policy.agent import PolicyAgent
 from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.blocks import compress
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.mesh import load_mesh
@@ -88,6 +89,10 @@ def kinds(folder: Path) -> Iterator[Kind]:
     path = folder / "a.scene"
     save_prepared(floor, path)
     yield Kind("scene", path, lambda path=path: show(load_prepared(path)), (*blind, mutate.scene, mutate.scene))
+    path = folder / "compact.scene"
+    packed = look._replace(textures=tuple(each._replace(pixels=compress(each.pixels)) for each in look.textures))
+    save_prepared(floor._replace(mesh=floor.mesh._replace(surface=packed)), path, compact=True)
+    yield Kind("compact", path, lambda path=path: show(load_prepared(path)), (*blind, mutate.scene, mutate.scene))
 
     def see(path):
         mesh = load_mesh(path)
