@@ -173,8 +173,9 @@ def warp_renderer(
         for scene in bank.scenes
     ]
     appearance = bank.appearance
-    readable = appearance is not None and len(appearance.paint) and not len(appearance.blocks)
-    look = _look_of(bank, appearance, name) if readable else None
+    look = None
+    if appearance is not None and len(appearance.paint) and not len(appearance.blocks):
+        look = _look_of(bank, appearance, name)
 
     def aim(views: tuple[torch.Tensor, ...], size: int, colored: bool = False) -> Callable[[], None]:
         scene_id, position, heading = (view.cpu().numpy() for view in views)
