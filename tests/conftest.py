@@ -1,5 +1,6 @@
 """Fixtures of all test folders, and the rules about tests that a machine cannot run."""
 
+import gc
 import lzma
 import os
 import shutil
@@ -35,6 +36,12 @@ def pytest_collection_modifyitems(config, items):
     left_out = [item for item in items if absent & ({mark.name for mark in item.iter_markers()} | {*item.fixturenames})]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish(session):
+    """Leave modules and tests out of later garbage collections, which would visit their millions of objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):
