@@ -12,7 +12,7 @@ from typing import Any, Self
 from batchnav.config import CHOICES, KINDS, Sections, from_dict, sectioned
 from batchnav.data.formats.multion import CYLINDERS
 from batchnav.data.goals.rules import LABELS
-from batchnav.envs.observations import SOURCES, observation_sources
+from batchnav.envs.observations import SOURCES, goal_images_of, observation_sources
 from batchnav.errors import ConfigError
 from batchnav.runtime.imports import advice
 from batchnav.sensors import SENSORS
@@ -131,20 +131,26 @@ is slower than the robot, which loses time when it turns."""
 
 SEQUENCES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "sequence_houses": (("depth", "goal_mask", "gps", "compass"), {"turn_angle_deg": 30.0}),
-    "goat": (
-        _RGBD, _STRETCH | {"max_steps": 5000, "goals": ("category", "instance"), "categories": (), "labels": "all"}
+    "sequence_goat": (
+        ("rgb", "gps", "compass"),
+        _STRETCH | {
+            "max_steps": 5000, "max_subtask_steps": 5000, "goals": ("category", "instance", "description"),
+            "categories": (), "rules": "ovon", "labels": "all",
+        },
     ),
-    "multion": (
+    "sequence_multion": (
         _RGBD,
         {
             "agent_radius": 0.1, "agent_height": 0.88, "height": 256, "width": 256, "hfov_deg": 79.0,
-            "camera_height": 0.88, "turn_angle_deg": 30.0, "goals": ("point",), "categories": CYLINDERS,
-            "success_distance": 1.5, "wrong_stop": "end", "max_steps": 2500, "max_subtask_steps": 2500,
+            "camera_height": 0.88, "turn_angle_deg": 30.0, "sliding": False, "goals": ("cylinder",),
+            "categories": CYLINDERS, "success_distance": 1.5, "wrong_stop": "end", "max_steps": 2500,
+            "max_subtask_steps": 2500,
         },
     ),
 }  # fmt: skip
-"""By name of the preset. "sequence_houses": 64x64 depth and goal masks in procedural houses. "goat": GOAT-Bench, but
-with discrete tilts as in Habitat's ObjectNav. "multion": MultiON, whose cylinders the scenes must have."""
+"""By name of the preset. "sequence_houses": 64x64 depth and goal masks in procedural houses. "sequence_goat":
+GOAT-Bench, where stop is its `subtask_stop`; the benchmark limits the steps of all subtasks together.
+"sequence_multion": MultiON, where stop is its FOUND."""
 
 
 log = logging.getLogger(__name__)
@@ -198,9 +204,7 @@ class NavConfig(Sections):
     def also_in_use(self) -> set[str]:
         """Sections, besides those of the names in `sensors`, that a sensor or the task's images of the goal read."""
         kinds = {camera_sensor_name(camera, kind): kind for camera in self.all_cameras for kind in SENSORS}
-        names = [kinds[name] for name in self.sensors if name in kinds] + list(
-            TASKS[self.task_name].goal_images.values()
-        )
+        names = [kinds[name] for name in self.sensors if name in kinds] + list(goal_images_of(self).values())
         found = {section for name in names if (section := SENSORS.section(name)) is not None}
         sources = [SOURCES[name] for name in self.sensors if hasattr(SOURCES.get(name), "reads")]
         return found.union(*(source.reads(self) for source in sources))
@@ -341,8 +345,8 @@ ABOUT = {
     "socialnav_falcon": "Social-HM3D (Falcon)",
     "follow_houses": "Find and follow a person (Habitat 3.0's social navigation) in procedural houses",
     "sequence_houses": "Goals in sequence in procedural houses",
-    "goat": "GOAT-Bench (Khanna et al., 2024)",
-    "multion": "MultiON (Wani et al., 2020)",
+    "sequence_goat": "GOAT-Bench (Khanna et al., 2024)",
+    "sequence_multion": "MultiON (Wani et al., 2020)",
 }
 """Benchmark or publication of a preset, by name of the preset."""
 

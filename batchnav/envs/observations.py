@@ -6,7 +6,7 @@ memory prediction, evaluation and reports read the declarations and name no sour
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -98,15 +98,16 @@ def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:
     """
     cameras, settings, task = config.all_cameras, config.sensor_settings, TASKS[config.task_name]
     given = {source.spec.name: source for source in task.sources(config.task)}
+    images = goal_images_of(config)
     for name in config.sensors:
-        if name in given or name in task.goal_images:
+        if name in given or name in images:
             raise ConfigError(
                 f"sensors: found {name!r}, expected sensors alone: the task {config.task_name} adds this observation"
             )
     check_names(config.sensors, cameras, SOURCES)
     sources: dict[str, ObservationSource] = dict(camera_sensors(config.sensors, cameras, settings))
     sources |= {name: make(config) for name, make in SOURCES.items() if name in config.sensors}
-    for name, kind in task.goal_images.items():
+    for name, kind in images.items():
         if (size := task.goal_image_size(config.task)) is None:
             (sensor,) = camera_sensors((kind,), cameras, settings).values()
             sources[name] = GoalImage(name, sensor)
@@ -116,6 +117,12 @@ def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:
         (sensor,) = camera_sensors((kind,), {MAIN: camera}, settings).values()
         sources[name] = GoalCameraImage(name, sensor, camera)
     return sources | given
+
+
+def goal_images_of(config: NavConfig) -> Mapping[str, str]:
+    """`Task.goal_images`, or those of the configuration where the task has `images_of_goal`, a function of it."""
+    task = TASKS[config.task_name]
+    return task.images_of_goal(config.task) if hasattr(task, "images_of_goal") else task.goal_images
 
 
 def image_sources(config: NavConfig) -> dict[str, ObservationSource]:

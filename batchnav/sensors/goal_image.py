@@ -1,4 +1,4 @@
-"""Images of the goal: observations of a camera sensor at the goal's pose, rendered once per episode."""
+"""Images of the goal: observations of a camera sensor at the goal's pose, rendered once for each goal."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ from batchnav.sensors.sensor import CameraSensor
 
 FAR = 1e6
 """Height, metres, of cameras whose image is already rendered: their rays hit nothing, which costs little time."""
+
+
+def goal_numbers(frame: FrameInput) -> torch.Tensor:
+    """i32 [N]: a number that changes with each agent's goal: the episode's, or that of a task with several goals."""
+    return getattr(frame.task, "goal_number", frame.bodies.episode)
 
 
 class GoalImage(ObservationSource):
@@ -50,20 +55,20 @@ class GoalImage(ObservationSource):
         self._bodies = FreeBodies.at_origin(n, device)
         self._frame: Any = self._views(frame)
         self._image, self._new = (torch.zeros(n, *shape, dtype=dtype, device=device) for _ in range(2))
-        self._episode = torch.full((n,), -1, dtype=torch.int32, device=device)
+        self._goal = torch.full((n,), -1, dtype=torch.int32, device=device)
         self._materials = torch.zeros(n, dtype=torch.int32, device=device)
 
     def reset(self) -> None:
         """Discard the images: episode numbers start again at 0."""
-        self._episode.fill_(-1)
+        self._goal.fill_(-1)
 
     @property
     def state(self) -> Mapping[str, torch.Tensor]:
-        """The episode of each image, and the number of the randomisation of materials that it shows.
+        """The goal of each image, by number, and the number of the randomisation of materials that it shows.
 
         The images are not saved: they follow from these and the goals' poses.
         """
-        return {f"{self.spec.name}_episode": self._episode, f"{self.spec.name}_materials": self._materials}
+        return {f"{self.spec.name}_episode": self._goal, f"{self.spec.name}_materials": self._materials}
 
     @property
     def ranges(self) -> Mapping[str, tuple[float, float]]:
@@ -76,18 +81,18 @@ class GoalImage(ObservationSource):
         return True
 
     def restore(self, frame: FrameInput, set_materials: Callable[[int], None]) -> None:
-        """Render the images of the saved episodes again, each with the materials that it showed."""
-        existed = self._episode == frame.bodies.episode
+        """Render the images of the saved goals again, each with the materials that it showed."""
+        existed = self._goal == goal_numbers(frame)
         for count in self._materials[existed].unique().tolist():
             set_materials(count)
             self._update(frame, existed & (self._materials == count))
 
     def write(self, frame: FrameInput, out: torch.Tensor) -> None:
-        """Render the images of new episodes, and copy the images of all agents to `out`."""
-        due = self._episode != frame.bodies.episode
+        """Render the images of new goals, and copy the images of all agents to `out`."""
+        due = self._goal != goal_numbers(frame)
         if frame.device.type == "cuda" or due.any():
             self._update(frame, due)
-            self._episode.copy_(frame.bodies.episode)
+            self._goal.copy_(goal_numbers(frame))
             if frame.material_sampler is not None:
                 self._materials.copy_(torch.where(due, frame.material_sampler.count, self._materials))
         out.copy_(self._image)

@@ -142,8 +142,10 @@ class InstanceImageNav(ObjectNav):
         self._pick_images: Callable[[], None] = sample_image.bind(view(sim.queue), *read, view(self.next_episode))
 
 
-def goal_images_of(bank: SceneBank) -> tuple[torch.Tensor, torch.Tensor]:
+def goal_images_of(bank: SceneBank, all_goals: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
     """Images of the goals of a bank.
+
+    `all_goals`: True where each goal must have images.
 
     Returns i32 [K * C, 2], first image and number of images of each (scene, category), and all images f32 [I, 6].
     ArgumentError for goals without images.
@@ -153,6 +155,8 @@ def goal_images_of(bank: SceneBank) -> tuple[torch.Tensor, torch.Tensor]:
     number = {name: k for k, name in enumerate(names)}
     for k, scene in enumerate(bank.scenes):
         for goal in scene.goals.objects if scene.goals else ():
+            if not len(goal.images) and not all_goals:
+                continue
             if not len(goal.images):
                 raise ArgumentError(
                     f"scene {scene.name!r}: found the goal {goal.name!r} without images, expected goals that "

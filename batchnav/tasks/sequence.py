@@ -29,6 +29,8 @@ from batchnav.scene.goal_data import GOAL_COLUMNS, GoalData
 from batchnav.sim.simulator import Simulator, check_positions
 from batchnav.tasks.episode_sampling import EpisodeTable, sampling_threads
 from batchnav.tasks.goal_task import METRIC_SPECS, GoalParameters, GoalTask
+from batchnav.tasks.imagenav import ImageNav
+from batchnav.tasks.instance_imagenav import goal_images_of
 from batchnav.tasks.objectnav import CANDIDATES, MAX_STARTS, MOST_CATEGORIES, ObjectNavConfig
 from batchnav.tasks.pointnav import POINTGOAL
 from batchnav.tasks.subtasks import (
@@ -44,10 +46,15 @@ from batchnav.tasks.subtasks import (
 from batchnav.tasks.task import Field
 from batchnav.types import Metric
 
-GOAL_KINDS = ("point", "category", "instance")
-"""Kinds of the goals of subtasks: a place, any object of a category, one object that an image or a text shows."""
+GOAL_KINDS = ("point", "cylinder", "category", "instance", "description")
+"""Kinds of the goals of subtasks: a place, a place where a cylinder stands, any object of a category, the object that
+an image shows, the object that words describe."""
+_SINGLE = frozenset({"instance", "description"})
+"""Kinds of goals that are single objects."""
 INSTANCE_PREFIX = "object "
 """Begin of the names of single objects among the goals of a bank, beside the names of categories."""
+NO_CAMERA = 1e6
+"""Height of the camera of a goal without an image, metres."""
 RESULTS = ("success", "spl", "steps", "subtask")
 """Columns of `Sequence.results`: 1 for a right stop, else 0; SPL; steps of the episode at its end; its number in the
 list. NaN for subtasks that did not end."""
@@ -62,7 +69,7 @@ class SequenceTable(NamedTuple):
     """i32 [M, 2]: first subtask of each episode, and number of its subtasks, 1 to `MOST_SUBTASKS`."""
     subtasks: torch.Tensor
     """i32 [R, 4]: number of the goal among those of the bank, -1 for a place; number of its category there, which goal
-    masks show, -1 for none; number of its category among `categories`; number of the image."""
+    masks show, -1 for none; number of its category among `categories`; number of the image, -1 for none."""
     places: torch.Tensor
     """f32 [R, 3]: the places, metres on the navmesh; of objects, any point."""
     categories: tuple[str, ...]
@@ -99,8 +106,9 @@ class SequenceConfig(ObjectNavConfig):
 
     success_target = "the goal of the subtask: its place, or the nearest of its view points"
     goals: tuple[str, ...] = ("category",)
-    """Kinds of the goals, which decide what agents observe: "point" (a place: "pointgoal"), "category" and "instance"
-    (objects: "objectgoal", the number of the category). With several kinds, "pointgoal" is 0 for objects."""
+    """Kinds of the goals, which decide what agents observe. "point": the place, as "pointgoal", which is 0 for objects.
+    "cylinder", "category", "instance" and "description": the number of the category, as "objectgoal". "instance": also
+    the object's image, as "imagegoal", which is black for other goals. The sensor "goal_embedding" shows words."""
     subtasks: tuple[int, ...] = (5, 10)
     """Smallest and largest number of subtasks of sampled episodes; there are at most as many as the scene has goals."""
     order: Literal["given", "any"] = "given"
@@ -111,6 +119,10 @@ class SequenceConfig(ObjectNavConfig):
     """Steps of all subtasks together, after which an episode is truncated."""
     max_subtask_steps: int = bounded(500, 1, 2**31 - 1)
     """Steps after which a subtask ends as a failure, and the next one begins."""
+    goal_height: int = bounded(512, 4, 1024)
+    """Rows of the image of an object, pixels."""
+    goal_width: int = bounded(512, 4, 1024)
+    """Columns of the image of an object, pixels."""
     success_distance: float = 0.25
     """Geodesic distance to a place, or to a view point, in metres below which a stop is right."""
     success_reward: float = 5.0
@@ -131,7 +143,7 @@ class SequenceConfig(ObjectNavConfig):
     @property
     def asks_for_objects(self) -> bool:
         """True where goals are objects of the scenes."""
-        return bool({"category", "instance"} & set(self.goals))
+        return bool({"category", *_SINGLE} & set(self.goals))
 
 
 class Sequence(GoalTask):
@@ -157,11 +169,11 @@ class Sequence(GoalTask):
     fields: ClassVar[dict[str, Field]] = {
         **GoalTask.fields,
         # Of the current subtask: goal and category of its goal among those of the bank (-1: a place, or none), number
-        # of the category that agents observe, number of the image.
+        # of the category that agents observe, number of the image (-1: none).
         "category": Field(dtype=torch.int64, low=-1, high=2**31 - 1),
         "shown_category": Field(dtype=torch.int64, low=-1, high=2**31 - 1),
         "objectgoal": Field(dtype=torch.int64, low=0, high=MOST_CATEGORIES - 1),
-        "goal_image": Field(dtype=torch.int64, low=0, high=2**31 - 1),
+        "goal_image": Field(dtype=torch.int64, low=-1, high=2**31 - 1),
         "goal_number": Field(dtype=torch.int32, reset=-1, low=-1, high=2**31 - 1),  # differs for every goal
         "origin": Field(3, low=-FARTHEST, high=FARTHEST),  # start of the episode, metres
         "begun": Field(3, low=-FARTHEST, high=FARTHEST),  # where the current subtask began, metres
@@ -193,11 +205,13 @@ class Sequence(GoalTask):
         super().__init__(sim, config, None if episodes is None else episodes.episodes)
         state = self.running
         self.observations = {"pointgoal": self.live_goal, "objectgoal": state.objectgoal}
-        self.relative_goal = None if config.asks_for_objects else self.live_goal
+        self.relative_goal = self.live_goal if "point" in config.goals and not config.asks_for_objects else None
         self.goal_category = state.shown_category if config.asks_for_objects else None
         self.episode_info = {"start_distance": state.sums[:, 2]}
         self.goal_number = state.goal_number
         """i32 [N]: a number that changes where the agent gets another goal."""
+        if self.images_of_goal(config):
+            self._image_rows, self._images = goal_images_of(bank, all_goals=False)
         observed = {source.spec.name: source.spec for source in self.sources(config)}
         self.observations = {name: self.observations[name] for name in observed}
         self.ranges |= {"pointgoal": (-FARTHEST, FARTHEST)}
@@ -221,7 +235,31 @@ class Sequence(GoalTask):
         """Names of the goals that the scene bank holds; None where all goals are places."""
         if not config.asks_for_objects:
             return None
-        return () if "instance" in config.goals else config.categories
+        return () if _SINGLE & set(config.goals) else config.categories
+
+    @staticmethod
+    def images_of_goal(config: Any) -> Mapping[str, str]:
+        """The image of an object, where goals are such objects."""
+        return ImageNav.goal_images if "instance" in config.goals else {}
+
+    @staticmethod
+    def goal_image_size(config: SequenceConfig) -> tuple[int, int]:
+        """Height and width of the images of objects."""
+        return config.goal_height, config.goal_width
+
+    @property
+    def goal_camera(self) -> torch.Tensor:
+        """f32 [N, 6]: cameras of the goals' images, with the columns of `scene.goals.ObjectGoal.images`.
+
+        Goals without an image have a camera far above the scene, which sees nothing.
+        """
+        state = self.running
+        goal = self.sim.bodies.scene.long() * len(self._names) + state.category.clamp(min=0)
+        first, count = self._image_rows[goal].long().unbind(1)
+        has_image = (state.category >= 0) & (state.goal_image >= 0) & (count > 0)
+        camera = self._images[torch.where(has_image, first + state.goal_image.minimum(count - 1), 0)]
+        camera[:, 1].masked_fill_(~has_image, NO_CAMERA)
+        return camera
 
     @staticmethod
     def sources(config: Any) -> tuple[ObservationSource, ...]:
@@ -229,7 +267,7 @@ class Sequence(GoalTask):
         found: list[ObservationSource] = []
         if "point" in config.goals:
             found.append(TaskObservation(POINTGOAL))
-        if config.asks_for_objects or config.categories:
+        if config.asks_for_objects or "cylinder" in config.goals:
             most = (len(config.categories) or MOST_CATEGORIES) - 1
             found.append(TaskObservation(Spec("objectgoal", (), torch.int64, 0, most, torch.int64)))
         return tuple(found)

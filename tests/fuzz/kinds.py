@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -19,22 +20,26 @@ from PIL import Image
 
 from batchnav.config import load_config, to_dict
 from batchnav.data.episodes import Episode, Goal, episode_table, group_by_scene
-from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.formats import EpisodeDataset, load_episodes, multion
+from batchnav.data.formats.instance_imagenav import image_goal
 from batchnav.data.formats.objectnav import FileGoal, ObjectNavEpisode, goals_key, header_of
 from batchnav.data.gazebo import read_world
 from batchnav.data.goals import GOALS
+from batchnav.data.goals.embedding import read_embeddings
 from batchnav.data.goals.instance import generate_instances
 from batchnav.data.goals.rules import labels_named
 from batchnav.data.procthor import make_procthor_house, read_houses
 from batchnav.data.scenes.prepared import load_prepared, save_prepared
 from batchnav.data.scenes.scene_dataset import SceneDatasetConfig, read_urdf
 from batchnav.data.scenes.source import mesh_source
+from batchnav.data.sequences import CATEGORY, DESCRIPTION, INSTANCE, POINT, SequenceEpisode, Subtask
 from batchnav.envs.config import NavConfig
 from batchnav.envs.observations import specs_of
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.policy.agent import PolicyAgent
 from batchnav.renderers.raycast import RaycastRenderer
+from batchnav.runtime.files import safetensors_bytes
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.blocks import compress
 from batchnav.scene.bvh import build_bvh
@@ -132,6 +137,7 @@ def kinds(folder: Path) -> Iterator[Kind]:
     EpisodeDataset(walk).save(path)
     yield Kind("episodes", path, lambda path=path: play(path, floor), (*blind, mutate.json_text, mutate.json_text))
     yield from _searches(folder / "searches", floor)
+    yield from _sequences(folder / "sequences", floor)
     yield from _dataset(folder / "dataset")
     path = folder / "a.urdf"
     path.write_text(
@@ -185,6 +191,33 @@ def _searches(folder: Path, floor: Scene) -> Iterator[Kind]:
     generate_instances([scene], 3).save(path, content=False)
     use = lambda path=path: search(path, "instance", floor)  # noqa: E731
     yield Kind("instances", path, use, (mutate.blindly, mutate.json_text, mutate.json_text))
+
+
+def _sequences(folder: Path, floor: Scene) -> Iterator[Kind]:
+    """Goals in sequence: GOAT-Bench with an object, an image and a description, MultiON, and a tour; embeddings."""
+    points = floor.navmesh.snap(np.float32([(0.0, 0.1, 3.0), (0.5, 0.1, 2.5)]))
+    chair = ObjectGoal("chair", 3, "chair_3", (0.0, 0.5, 2.0), points, *np.float32([[0, 1], [0.5, 0.2]]))
+    camera = image_goal(np.float32([0.0, 1.0, 3.0, 0.5, -0.2, 1.2]))
+    goal = dataclasses.replace(FileGoal.of(chair), other={"lang_desc": "a chair", "image_goals": [camera]})
+    start = (0.0, 0.1, 3.0), (0.0, 0.0, 0.0, 1.0)
+    places = tuple(Goal((0.0, 0.1, 2.0 - k)) for k in range(2))
+    objects = Subtask(CATEGORY, "chair"), Subtask(INSTANCE, "chair", "3"), Subtask(DESCRIPTION, "chair", "3")
+    cylinders = Subtask(POINT, "cylinder_red"), Subtask(POINT, "cylinder_cyan")
+    for format, subtasks, goals in (
+        ("goat", objects, ()),
+        ("multion", cylinders, places),
+        ("tour", (Subtask(POINT),) * 2, places),
+    ):
+        path = folder / f"{format}.json.gz"
+        walk = [SequenceEpisode(str(k), "floor", *start, goals, subtasks=subtasks) for k in range(2)]
+        found = {goals_key("floor", "chair"): [goal]} if format == "goat" else {}
+        header = multion.HEADER if format == "multion" else {}
+        EpisodeDataset(walk, "sequence", found, header, format).save(path, content=False)
+        use = lambda path=path: search(path, "sequence", floor)  # noqa: E731
+        yield Kind(format, path, use, (mutate.blindly, mutate.json_text, mutate.json_text))
+    path = folder / "a.safetensors"
+    path.write_bytes(safetensors_bytes({name: np.ones(8, np.float32) for name in ("bed", "chair")}, {}))
+    yield Kind("embeddings", path, lambda path=path: read_embeddings(path), (mutate.blindly,))
 
 
 def _of_robots(folder: Path, box: trimesh.Trimesh, see: Callable[[Path], None]) -> Iterator[Kind]:

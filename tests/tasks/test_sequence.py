@@ -1,19 +1,31 @@
 """Sequences of goals: closed forms of success, SPL and reward; switching; sampling; resuming."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 import torch
-from object_rooms import CATEGORIES, corridor, object_room, with_objects
+from object_rooms import CATEGORIES, corridor, imaged_room, object_room, with_objects
 
 from batchnav.agents.registry import make_reference_agent
 from batchnav.data.episodes import Goal, rotation_of
+from batchnav.data.formats import EpisodeDataset, load_episodes, multion
+from batchnav.data.formats.instance_imagenav import InstanceEpisode
 from batchnav.data.goals import GOALS
-from batchnav.data.sequences import CATEGORY, POINT, SequenceEpisode, Subtask
+from batchnav.data.sequences import (
+    CATEGORY,
+    DESCRIPTION,
+    INSTANCE,
+    POINT,
+    SequenceEpisode,
+    Subtask,
+    instance_name,
+)
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import CheckpointError, ConfigError, EpisodeError
+from batchnav.errors import ArgumentError, CheckpointError, ConfigError, EpisodeError
 from batchnav.scene.bank import SceneBank
+from batchnav.scene.goals import NO_IMAGES
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -95,7 +107,7 @@ def test_multion_ends_at_a_wrong_found_and_weighs_progress_by_path():
     scene = corridor()
     start = episode(scene, 5.0, 0.5, WEST, (Subtask(POINT, "red"),) * 3, [(3.0, 0.5), (9.0, 0.5), (6.0, 0.5)])
     options = {
-        "goals": ("point",), "categories": ("blue", "red"), "wrong_stop": "end", "success_distance": 1.5,
+        "goals": ("point", "cylinder"), "categories": ("blue", "red"), "wrong_stop": "end", "success_distance": 1.5,
     }  # fmt: skip
     env = make(scene, [start], **options)
     observation, _ = env.reset()
@@ -198,3 +210,70 @@ def test_bad_settings_and_episodes_are_refused():
     bank = SceneBank.pack([scene], "cpu", goal_categories=("chair",))
     with pytest.raises(EpisodeError, match="found 'bed', expected one of the task's goals: chair"):
         GOALS["sequence"].table([episode(scene, 5.0, 0.5, WEST, (CHAIR, BED))], bank)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_multions_cylinders_stand_where_the_file_says(device, tmp_path):
+    """They are 0.1 m wide to each side and 0.75 m tall, and stop nobody; agents know their goal by its colour alone."""
+    scene = corridor()
+    red, cyan = Subtask(POINT, "cylinder_red"), Subtask(POINT, "cylinder_cyan")
+    start = episode(scene, 5.0, 0.5, WEST, (red, cyan), [(3.0, 0.5), (9.0, 0.5)])
+    other = episode(scene, 5.0, 0.5, WEST, (cyan,), [(2.5, 0.5)])
+    path = tmp_path / "a.json.gz"
+    EpisodeDataset([start, other], "sequence", header=multion.HEADER, format="multion").save(path)
+    options = {"config": "sequence_multion", "sensors": ("rgb", "depth"), "height": 65, "width": 65, "min_depth": 0.0}
+    env = NavEnv([scene], 1, device, task="sequence", episodes=load_episodes(path), max_depth=5.0, **options)
+    observation, _ = env.reset()
+    assert set(observation) == {"rgb", "depth", "objectgoal"} and observation["objectgoal"].tolist() == [0]
+    # The camera is 0.88 m above the floor and looks over the cylinder, whose foot is 2 m away; rows go down.
+    column = observation["rgb"][0, :, :, 32].cpu().numpy()
+    rows = np.flatnonzero((column[0] > 150) & (column[1] < 20) & (column[2] < 20))
+    pixel = math.tan(math.radians(79.0 / 2)) / 32.5
+    assert rows[0] == pytest.approx(32 + 0.13 / 1.9 / pixel, abs=1.5) and rows[-1] > 32 + 0.8 / 2.0 / pixel
+    depth = observation["depth"][0, 0, rows[len(rows) // 2], 32].item() * 5.0
+    assert depth == pytest.approx(1.9, abs=0.01)
+    assert observation["depth"][0, 0, 32, 32].item() == 0.0, "the corridor is open, and nothing stands above 0.75 m"
+    run(env, [FORWARD] * 13)
+    assert env.sim.bodies.position[0, 0].item() == pytest.approx(1.75, abs=1e-3), "it walked through the cylinder"
+    assert int(env.sim.bodies.collisions[0]) == 0
+    observation, _, terminated, *_ = env.step(torch.tensor([STOP], device=env.device))
+    assert not terminated[0] and observation["objectgoal"].tolist() == [7]
+    observation, _, terminated, *_ = env.step(torch.tensor([STOP], device=env.device))
+    assert terminated[0], "a wrong FOUND ends the episode"
+    column = observation["rgb"][0, :, :, 32].cpu().numpy()
+    assert ((column[0] < 20) & (column[1] > 150) & (column[2] > 150)).any(), "the next episode has a cyan cylinder"
+    with pytest.raises(ArgumentError, match="people, scripted_bodies: found bodies with episodes whose goals stand"):
+        NavEnv([scene], 1, task="sequence", episodes=load_episodes(path), people=(1, 1), **options)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_image_of_a_goal_follows_the_subtasks(device):
+    """An object's image is that of Instance ImageNav; categories and descriptions have a black one."""
+    scene = imaged_room()
+    named = [goal._replace(category=instance_name(goal.object_id)) for goal in scene.goals.objects]
+    plural = [
+        goal._replace(category=name, images=NO_IMAGES)
+        for goal, name in zip(scene.goals.objects, CATEGORIES, strict=True)
+    ]
+    options = {"sensors": (), "goal_height": 24, "goal_width": 24, "device": device}
+    plain = InstanceEpisode("0", scene.name, episode(scene, 3.0, 3.0, 0.0, ()).start_position, rotation_of(0.0))
+    asked = [
+        dataclasses.replace(plain, goal_object_id=thing, goal_image_id=image)
+        for thing, image in (("1", 1), ("2", 0), ("1", 0))
+    ]
+    theirs = NavEnv([scene], 3, task="instance_imagenav", episodes=asked, **options)
+    images = theirs.reset()[0]["imagegoal"].cpu().numpy()
+    scene = scene._replace(goals=scene.goals._replace(objects=(*named, *plural)))
+    subtasks = (
+        Subtask(INSTANCE, "chair", "1", 1), Subtask(CATEGORY, "chair"), Subtask(INSTANCE, "bed", "2"),
+        Subtask(DESCRIPTION, "chair", "1"), Subtask(INSTANCE, "chair", "1", 0),
+    )  # fmt: skip
+    goals = ("category", "instance", "description")
+    env = NavEnv([scene], 1, task="sequence", episodes=[episode(scene, 3.0, 3.0, 0.0, subtasks)], goals=goals,
+                 categories=(), **options)  # fmt: skip
+    seen = [env.reset()[0]["imagegoal"][0].cpu().numpy()]
+    for _ in subtasks[1:]:
+        seen.append(env.step(torch.tensor([STOP], device=env.device))[0]["imagegoal"][0].cpu().numpy())
+    for k, expected in enumerate((images[0], 0 * images[0], images[1], 0 * images[0], images[2])):
+        np.testing.assert_array_equal(seen[k], expected)
+    assert images.any((1, 2, 3)).all() and (images[0] != images[2]).any()

@@ -36,6 +36,9 @@ CYLINDERS = tuple(f"cylinder_{color}" for color in ("red", "green", "blue", "yel
 _IDS = {name: number for number, name in enumerate(CYLINDERS)}
 HEADER = header_of(_IDS, _IDS, ANNOTATION_IDS[1])
 """`EpisodeDataset.header`: the ids of the cylinders."""
+CYLINDER_RADIUS, CYLINDER_HEIGHT = 0.1, 0.75
+"""Metres. The benchmark's models are 1.5 m tall and centred on the goal's position, so half of each is below the
+floor."""
 DISTRACTORS = "distractors"
 """Key of an episode of version 2."""
 _UNUSED: dict[str, Any] = {"room_id": None, "room_name": None}
@@ -118,9 +121,9 @@ def _check_cylinder(name: Any, where: str) -> None:
 
 
 def cylinders_of(episode: SequenceEpisode) -> list[tuple[Goal, str]]:
-    """Places and categories of all cylinders of an episode: those of its goals, then distractors."""
+    """Places and categories of the cylinders of an episode: those that are goals, then distractors."""
     goals = [(goal, each.category) for goal, each in zip(episode.places, episode.subtasks, strict=True)]
-    placed = [(goal, name) for goal, name in goals if goal is not None and name]
+    placed = [(goal, name) for goal, name in goals if goal is not None and name in CYLINDERS]
     others = _cylinders(episode.other.get(DISTRACTORS, []), f"{episode.label}: field {DISTRACTORS!r}")
     return [*placed, *((goal, each.category) for goal, each in others)]
 

@@ -16,6 +16,7 @@ import torch
 from batchnav.data.episodes import group_by_scene, scene_name, scene_rows
 from batchnav.data.formats.dataset import EpisodeDataset
 from batchnav.data.formats.instance_imagenav import IMAGE_GOALS, images_of_goal
+from batchnav.data.formats.multion import CYLINDER_HEIGHT, CYLINDER_RADIUS, CYLINDERS, cylinders_of
 from batchnav.data.formats.objectnav import FROM_FILE, ObjectNavEpisode, goals_key
 from batchnav.data.goals.category import (
     EARLY,
@@ -30,13 +31,15 @@ from batchnav.data.goals.category import (
     view_point_islands,
 )
 from batchnav.data.goals.kind import FailedEpisode, Finding, ShownGoals, distance_mismatches, off_navmesh, too_far
-from batchnav.data.sequences import CATEGORY, POINT, SequenceEpisode, Subtask, instance_name
+from batchnav.data.sequences import CATEGORY, INSTANCE, POINT, SequenceEpisode, Subtask, instance_name
 from batchnav.errors import EpisodeError, few
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import NO_IMAGES, SceneGoals
 from batchnav.scene.scene import Scene
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.sequence import SequenceTable
+from batchnav.types import NUM_APPEARANCES
+from batchnav.world.standing import StandingBody
 
 NOT_BEGUN = "not begun"
 """Name of the failure of a subtask that never began."""
@@ -181,7 +184,8 @@ class SequenceGoals(CategoryGoals):
         rows = [
             (
                 -1 if subtask.kind == POINT else number[subtask.goal_name],
-                number.get(subtask.category, -1), categories.index(subtask.category), subtask.image,
+                number.get(subtask.category, -1), categories.index(subtask.category),
+                subtask.image if subtask.kind == INSTANCE else -1,
             )
             for _, subtask in listed
         ]  # fmt: skip
@@ -202,6 +206,13 @@ class SequenceGoals(CategoryGoals):
             EpisodeTable(scenes, start, heading, start), sequences, tensor(rows, torch.int32),
             tensor(places, torch.float32), categories,
         )  # fmt: skip
+
+    def standing(self, episode: Any) -> list[StandingBody]:
+        """MultiON's cylinders, those of distractors too."""
+        return [
+            StandingBody(goal.position, CYLINDER_RADIUS, CYLINDER_HEIGHT, NUM_APPEARANCES + CYLINDERS.index(name))
+            for goal, name in cylinders_of(episode)
+        ]
 
     def goal_name(self, episode: Any) -> str:
         """Name of the first goal."""
