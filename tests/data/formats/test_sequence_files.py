@@ -11,6 +11,7 @@ import pytest
 from batchnav.data.episodes import Episode, Goal
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.formats.multion import CYLINDERS, HEADER, cylinders_of
+from batchnav.data.play import check_kind
 from batchnav.data.sequences import CATEGORY, DESCRIPTION, INSTANCE, POINT, SequenceEpisode, Subtask
 from batchnav.errors import EpisodeError
 
@@ -255,6 +256,8 @@ def test_pointnav_episodes_with_several_goals_are_tours(tmp_path):
     dataset.save(tmp_path / "b.json.gz")
     assert read(tmp_path / "b.json.gz") == TOUR
     assert load_episodes(tmp_path / "b.json.gz") == dataset
+    with pytest.raises(EpisodeError, match=r"a\.json\.gz: found episodes of goals in sequence, .* file: sequence$"):
+        check_kind(dataset, "pointnav")
     later = {"episodes": [{**TOUR["episodes"][0], "goals": TOUR["episodes"][0]["goals"][:1]}, *TOUR["episodes"]]}
     assert load_episodes(write(tmp_path / "c.json.gz", later)).kind == "point"
 
