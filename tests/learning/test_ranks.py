@@ -179,22 +179,29 @@ def test_a_failed_start_of_several_processes_says_why(monkeypatch, changes, erro
         join("cpu", rendezvous_seconds=3.0)
 
 
-def test_an_interface_that_reaches_nobody_is_named(monkeypatch):
-    for name, value in {**variables(0, 1, free_port()), "GLOO_SOCKET_IFNAME": "nowhere0"}.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(DeviceError, match=r"rank 0 \(.*cpu\): cannot reach .* interface nowhere0 .* with GLOO_"):
-        join("cpu", force_process_group=True)
+JOIN = "import os; from batchnav.runtime.distributed import join\nwith join('cpu', force_process_group=True): "
+"""Program of a rank. A process of its own, since PyTorch numbers process groups, failed ones too."""
+
+
+def rank_of_a_machine(program, rank, world_size, port, **variables_too):
+    """Start a rank that is alone on its machine."""
+    env = {**os.environ, **variables(rank, world_size, port), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    command = [sys.executable, "-c", JOIN + program]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=env | variables_too, text=True, **pipes)
+
+
+def test_an_interface_that_reaches_nobody_is_named():
+    process = rank_of_a_machine("pass", 0, 1, free_port(), GLOO_SOCKET_IFNAME="nowhere0")
+    message = process.communicate(timeout=PATIENCE)[1].splitlines()[-1]
+    assert process.returncode == 1 and message.startswith("batchnav.errors.DeviceError: rank 0 (")
+    assert "cannot reach the other ranks from the network interface nowhere0" in message
+    assert message.endswith("name another with GLOO_SOCKET_IFNAME (CPU) and NCCL_SOCKET_IFNAME (GPU)")
 
 
 def test_ranks_of_several_machines_take_the_interface_to_the_first():
-    program = (
-        "import os; from batchnav.runtime.distributed import join\n"
-        "with join('cpu'): print(os.environ['GLOO_SOCKET_IFNAME'])"
-    )
-    port, started = free_port(), []
-    for rank in range(2):
-        env = {**os.environ, **variables(rank, 2, port), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-        started.append(subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True))
+    port = free_port()
+    started = [rank_of_a_machine("print(os.environ['GLOO_SOCKET_IFNAME'])", rank, 2, port) for rank in range(2)]
     assert [process.communicate(timeout=PATIENCE)[0].split()[-1] for process in started] == ["lo", "lo"]
 
 
