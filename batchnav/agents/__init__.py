@@ -7,7 +7,7 @@ from batchnav.runtime.bundled import find_policy
 
 REFERENCE_NAMES = (
     "random", "forward", "greedy", "map_planner", "map_planner_anticipation", "map_searcher",
-    "map_searcher_forgetful", "shortest_path", "orca", "wait_and_go", "frontier",
+    "map_searcher_forgetful", "shortest_path", "orca", "wait_and_go", "predictive", "follower", "frontier",
 )  # fmt: skip
 """Names in `registry.REFERENCE_AGENTS`, known without the import of PyTorch and numba."""
 

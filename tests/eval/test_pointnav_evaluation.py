@@ -310,7 +310,7 @@ def test_bad_commands(rooms, tmp_path):
         program.main(program.Options(agents=(str(tmp_path / "absent.safetensors"),)))
     (tmp_path / "file").touch()
     with pytest.raises(BatchnavError, match=r"file: found a file at .*, expected a folder"):  # before evaluation
-        program.main(program.Options(agents=("greedy",), episodes=tmp_path / "absent.json.gz", out=tmp_path / "file"))
+        program.main(program.Options(agents=("greedy",), episodes=rooms / "mine.json.gz", out=tmp_path / "file"))
     with pytest.raises(EpisodeError, match="absent"):
         program.main(program.Options(agents=("greedy",), episodes=tmp_path / "absent.json.gz", out=tmp_path))
     off = Episode("9", str(rooms / "a.ply"), (0.0, 0.2, 2.0), rotation_of(math.pi), (Goal((40.0, 0.2, 0.0)),))

@@ -127,7 +127,7 @@ def kinds(folder: Path) -> Iterator[Kind]:
         yield Kind(name, path, use, mutators)
     path = folder / "text.ply"
     path.write_bytes(trimesh.exchange.ply.export_ply(box, encoding="ascii"))
-    yield Kind("ply_text", path, lambda path=path: see(path), blind)
+    yield Kind("ply_text", path, lambda path=path: see(path), (*blind, mutate.digit))
 
     path = folder / "a.json.gz"
     walk = [

@@ -65,6 +65,14 @@ def blindly(data: bytes, draw: np.random.Generator) -> bytes:
     return bytes(broken)
 
 
+def digit(data: bytes, draw: np.random.Generator) -> bytes:
+    """Replace one digit of a text by another."""
+    places = [k for k, byte in enumerate(data) if chr(byte).isdigit()]
+    changed = bytearray(data)
+    changed[places[draw.integers(len(places))]] = ord("0") + draw.integers(10)
+    return bytes(changed)
+
+
 def json_value(value, draw: np.random.Generator):
     """A JSON value with a few of its parts replaced, left out, repeated or nested."""
     value = copy.deepcopy(value)

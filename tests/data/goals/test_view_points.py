@@ -110,7 +110,7 @@ def test_goals_of_a_house_come_from_the_cache_the_second_time(tmp_path, monkeypa
     scene = load_scene("house:2")
     monkeypatch.setattr("batchnav.data.goals.view_points.versioned_cache_folder", lambda *_: tmp_path)
     (made,) = with_goals([scene], device="cpu")
-    monkeypatch.setattr("batchnav.data.goals.view_points._goals_of", None)
+    monkeypatch.setattr("batchnav.data.goals.view_points.search_goals", None)
     (again,) = with_goals([scene], device="cpu")
     assert made.goals.rules == "hm3d_v2" and set(made.goals.categories) <= set(HM3D)
     assert len(made.goals.objects) >= 5
@@ -184,7 +184,7 @@ def test_many_scenes_are_rendered_in_processes(monkeypatch):
     found = make_goals(scenes, device="cpu")
     assert asked == [2]
     for goals, scene in zip(found, scenes, strict=True):
-        (other,) = view_points._goals_of(scene, rules.view_points, labels_named(rules.labels), torch.device("cpu"))
+        (other,) = view_points.search_goals(scene, rules.view_points, labels_named(rules.labels), torch.device("cpu"))
         (chair,) = goals.objects
         assert chair[:4] == other[:4] and all(map(np.array_equal, chair[4:], other[4:]))
 
