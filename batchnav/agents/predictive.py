@@ -29,7 +29,7 @@ from batchnav.runtime.kernels.launch import kernel
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, level_squared_distance, point_ahead
 from batchnav.sim.others import STOREY
 from batchnav.types import MAX_BODIES
-from batchnav.world.people import CORNERS, WAYPOINTS
+from batchnav.world.people import CORNERS, WAYPOINTS, walk_path
 
 HORIZON = 24
 """Steps that are predicted."""
@@ -95,14 +95,7 @@ def _predict_one(row, at, scripted, people, rules, plans_out):
         if scripted:
             x, z = x + people.velocity[row, 0] * rules.step_time, z + people.velocity[row, 1] * rules.step_time
         left = _ZERO if stays else people.speed[row] * rules.step_time
-        while left > _ZERO and corner < people.corners[row]:
-            to = point_at(row * CORNERS + corner, people.path)
-            dx, dz = to[0] - x, to[2] - z
-            length = np.float32(math.sqrt(dx * dx + dz * dz))
-            if length > left:
-                x, z, left = x + left * dx / length, z + left * dz / length, _ZERO
-            else:
-                x, z, left, corner = to[0], to[2], left - length, corner + 1
+        x, z, corner, left = walk_path(row, x, z, corner, left, people)
         around = min(around + WANDER * left, FARTHEST_WANDER)
         plans_out.future[at + t, 0], plans_out.future[at + t, 1], plans_out.future[at + t, 2] = x, z, around
 

@@ -217,8 +217,7 @@ class ShortestPathAgent:
         self.task, target, scratch = env.task, env.task.nearest_target, env.sim.search_scratch(env.num_envs)
         assert target is not None  # `make_reference_agent` refuses tasks without a target
         self.follower = PathFollower(env, target, env.task.target_radius if radius is None else radius, scratch)
-        self._goal_number: torch.Tensor | None = getattr(env.task, "goal_number", None)
-        self._known = None if self._goal_number is None else self._goal_number.clone()
+        self._known = env.task.goal_number.clone() if env.task.changes_goals else None
 
     def reset(self, num_envs: int) -> None:
         """Cancel plans in progress."""
@@ -228,8 +227,8 @@ class ShortestPathAgent:
         """Actions i64 [N]; valid until the next call."""
         self.follower.plan.masked_fill_(episode_start.unsqueeze(1), 0)
         if self._known is not None:  # the limit of walks to corners is one for each goal
-            self.follower.plan.masked_fill_((self._known != self._goal_number).unsqueeze(1), 0)
-            self._known.copy_(self._goal_number)
+            self.follower.plan.masked_fill_((self._known != self.task.goal_number).unsqueeze(1), 0)
+            self._known.copy_(self.task.goal_number)
         self.task.update_nearest_target()
         self.follower.step()
         return self.follower.actions

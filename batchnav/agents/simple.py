@@ -6,7 +6,6 @@ Agents stop by their distance to the goal in space, as success is measured; the 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -40,7 +39,7 @@ class ForwardAgent:
 
     def __init__(self, env: NavEnv, radius: float | None = None):
         self.radius = env.task.target_radius if radius is None else radius
-        self._position, self._goal = env.sim.bodies.position, getattr(env.task, "goal_position", None)
+        self._position, self._goal = env.sim.bodies.position, env.task.goal_position
 
     def reset(self, num_envs: int) -> None:
         """Do nothing: the agent keeps no state."""
@@ -289,8 +288,7 @@ class ForgetfulMapSearcherAgent(MapSearcherAgent):
 
     def __init__(self, env: NavEnv):
         super().__init__(env)
-        task: Any = env.task
-        self._number: torch.Tensor = task.goal_number
+        self._number = env.task.goal_number
         self._known = self._number.clone()
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:

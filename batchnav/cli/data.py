@@ -136,7 +136,7 @@ def _people(people: str, config: Any, task: str) -> Any:
     from batchnav.config import validate
     from batchnav.tasks import TASKS
 
-    if not people and not getattr(TASKS[task], "among_people", False):
+    if not people and not TASKS[task].among_people:
         return None
     least, most = config.world.people if config.world.people[1] else (1, 6)
     low, _, high = (people or f"{least}-{most}").partition("-")
@@ -183,7 +183,7 @@ def _with_categories(task: str, names: Sequence[str]) -> tuple[str, ...]:
     """Options that give a task's environment the categories of its episodes; none where it has them, or any."""
     from batchnav.tasks import TASKS
 
-    known = getattr(TASKS[task].Config(), "categories", ())
+    known = TASKS[task].goal_categories(TASKS[task].Config())
     return ("--env.task.categories", *names) if known and not set(names) <= set(known) else ()
 
 

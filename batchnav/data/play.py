@@ -143,7 +143,7 @@ def placed(dataset: EpisodeDataset, scenes: Sequence[Scene], config: Any = None)
 
 def success_distance_of(config: Any) -> float:
     """Success distance of a task's configuration, metres; inf where it has none."""
-    return getattr(config, "success_distance", math.inf)
+    return math.inf if config.success_rule is None else config.success_rule.distance
 
 
 def check_episodes(

@@ -205,7 +205,7 @@ def world_maker(
     config: NavConfig, bank: SceneBank, people: Sequence[Any] | None, scripted: ScriptedBodies | None
 ) -> Callable[[Any], World] | None:
     """Argument `make_world` of `Simulator`; None where every robot is alone."""
-    needed = getattr(TASKS[config.task_name], "among_people", False)
+    needed = TASKS[config.task_name].among_people
     if config.world.is_empty and scripted is None and people is None and not needed:
         return None
     return lambda sim: World(bank, sim.bodies, sim.sampling, config.body, config.world, people, scripted)

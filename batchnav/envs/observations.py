@@ -43,7 +43,7 @@ class MapSensor:
     def __call__(self, config: NavConfig) -> ObservationSource:
         """The sensor of an environment."""
         names = frozenset(config.sensors) & MAP_SPECS.keys()
-        mask_of = GoalCategorySensor if getattr(TASKS[config.task_name], "changes_goals", False) else GoalMaskSensor
+        mask_of = GoalCategorySensor if TASKS[config.task_name].changes_goals else GoalMaskSensor
         mask = mask_of(config.camera) if self._searches(config) else None
         lidar = lidar_sensor(config.lidar) if config.map.map_sensor == LIDAR else None
         return MapObservation(self.name, names, config.depth, config.map, config.body, mask, lidar)
@@ -120,9 +120,8 @@ def observation_sources(config: NavConfig) -> dict[str, ObservationSource]:
 
 
 def goal_images_of(config: NavConfig) -> Mapping[str, str]:
-    """`Task.goal_images`, or those of the configuration where the task has `images_of_goal`, a function of it."""
-    task = TASKS[config.task_name]
-    return task.images_of_goal(config.task) if hasattr(task, "images_of_goal") else task.goal_images
+    """Images of the goal that agents of this configuration observe (`Task.goal_images`)."""
+    return TASKS[config.task_name].goal_images(config.task)
 
 
 def image_sources(config: NavConfig) -> dict[str, ObservationSource]:

@@ -86,8 +86,8 @@ def evaluate(
             steps, and the largest number of steps.
 
     Returns:
-        f32 [M] for each metric of the task, each value of `Task.episode_info` and, where the task has them, of
-        `episode_details`, and "scene" i32 [M].
+        f32 [M] for each metric of the task, each value of `Task.episode_info` and `Task.episode_details`,
+        and "scene" i32 [M].
 
     ArgumentError where `num_episodes` is out of range.
     """
@@ -95,7 +95,7 @@ def evaluate(
     if num_episodes < 1 or (task.num_fixed and num_episodes > task.num_fixed):
         expected = f"1 to {task.num_fixed}" if task.num_fixed else "1 or more"
         raise ArgumentError(f"num_episodes: found {num_episodes}, expected {expected}")
-    details = getattr(task, "episode_details", {})
+    details = task.episode_details
     names = (*task.metrics, *details, *task.episode_info)
     # The last column takes the results of episodes that do not count.
     results = torch.full((len(names) + 1, num_episodes + 1), math.nan, dtype=torch.float32, device=device)

@@ -21,7 +21,7 @@ from batchnav.data.goals.kind import distance_mismatches
 from batchnav.data.play import check_kind, load_played_scenes, placed
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
-from batchnav.envs.observations import goal_categories_of
+from batchnav.envs.observations import goal_categories_of, goal_images_of
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import AgentMap, Images, Recording, evaluate, record
@@ -187,7 +187,7 @@ class Evaluation:
 
     def goal_images(self, config: NavConfig, numbers: Sequence[int]) -> list[dict[str, Images]]:
         """Images that show the goals of these episodes, one step each by name; empty dicts for tasks without any."""
-        found: list[dict[str, Images]] = [] if TASKS[config.task_name].goal_images else [{}] * len(numbers)
+        found: list[dict[str, Images]] = [] if goal_images_of(config) else [{}] * len(numbers)
         while len(found) < len(numbers):
             part = numbers[len(found) : len(found) + self.num_envs]
             found += goal_images(self._environment(part, config))
@@ -400,7 +400,7 @@ def _position(position: Position) -> dict[str, Any]:
 
 def has_subtasks(config: NavConfig) -> bool:
     """True where episodes have several goals, one after another."""
-    return getattr(TASKS[config.task_name], "changes_goals", False)
+    return TASKS[config.task_name].changes_goals
 
 
 def non_default_settings(config: NavConfig) -> dict[str, Any]:

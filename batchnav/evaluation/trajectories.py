@@ -14,7 +14,7 @@ from batchnav.agents.protocol import Agent
 from batchnav.data.goals import FailedEpisode, kind_of
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv
-from batchnav.envs.observations import image_sources
+from batchnav.envs.observations import goal_images_of, image_sources
 from batchnav.evaluation.play import AgentMap, Images, agent_map_of, bodies_by_agent
 from batchnav.observation import ObservationSource
 from batchnav.renderers.bodies import SeenBodies
@@ -228,7 +228,7 @@ def goal_images(env: NavEnv) -> list[dict[str, Images]]:
     """The images that show the goal of each environment's first episode, by name: one step each; resets `env`."""
     observations, _ = env.reset()
     specs = {spec.name: spec for spec in env.specs}
-    shown = {name: observations[name].cpu().numpy().copy() for name in env.task.goal_images}
+    shown = {name: observations[name].cpu().numpy().copy() for name in goal_images_of(env.config)}
     return [
         {name: Images(specs[name], values[i : i + 1]) for name, values in shown.items()} for i in range(env.num_envs)
     ]
@@ -250,7 +250,7 @@ class GoalMasks:
         is_observed = spec.name in config.sensors
         self.spec = spec if is_observed else spec._replace(name=f"{spec.name} (not observed)")
         self.cameras = None
-        changes = getattr(TASKS[config.task_name], "changes_goals", False)
+        changes = TASKS[config.task_name].changes_goals
         if self.names and "goal" in bank.appearance_fields and not changes:
             sensor = GoalCategorySensor(config.camera).of_camera(MAIN)
             self.cameras = PoseCameras(bank, config, at_once, renderer, {sensor.spec.name: sensor})

@@ -117,7 +117,7 @@ class MapObservation(ObservationSource):
         make = Mapper if self._lidar is None else functools.partial(ScanMapper, self._lidar)
         return make(
             self._depth.max_depth, self._config, self._body, frame.bodies, goal, max_climb=frame.max_climb,
-            with_ego_map=self._with_ego_map, goal_level=getattr(frame.task, "goal_position", None),
+            with_ego_map=self._with_ego_map, goal_level=frame.task.goal_position,
         )  # fmt: skip
 
     def _make_search(self, frame: Frame) -> SearchMapper:

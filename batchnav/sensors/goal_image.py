@@ -20,11 +20,6 @@ FAR = 1e6
 """Height, metres, of cameras whose image is already rendered: their rays hit nothing, which costs little time."""
 
 
-def goal_numbers(frame: FrameInput) -> torch.Tensor:
-    """i32 [N]: a number that changes with each agent's goal: the episode's, or that of a task with several goals."""
-    return getattr(frame.task, "goal_number", frame.bodies.episode)
-
-
 class GoalImage(ObservationSource):
     """The observation of a camera sensor at the pose `task.goal_position`, `task.goal_heading`, with level tilt.
 
@@ -82,17 +77,17 @@ class GoalImage(ObservationSource):
 
     def restore(self, frame: FrameInput, set_materials: Callable[[int], None]) -> None:
         """Render the images of the saved goals again, each with the materials that it showed."""
-        existed = self._goal == goal_numbers(frame)
+        existed = self._goal == frame.task.goal_number
         for count in self._materials[existed].unique().tolist():
             set_materials(count)
             self._update(frame, existed & (self._materials == count))
 
     def write(self, frame: FrameInput, out: torch.Tensor) -> None:
         """Render the images of new goals, and copy the images of all agents to `out`."""
-        due = self._goal != goal_numbers(frame)
+        due = self._goal != frame.task.goal_number
         if frame.device.type == "cuda" or due.any():
             self._update(frame, due)
-            self._goal.copy_(goal_numbers(frame))
+            self._goal.copy_(frame.task.goal_number)
             if frame.material_sampler is not None:
                 self._materials.copy_(torch.where(due, frame.material_sampler.count, self._materials))
         out.copy_(self._image)
@@ -165,7 +160,7 @@ class GoalHfov(ObservationSource):
 
     def bind(self, frame: Frame) -> None:
         """ConfigError for a task whose goal images have no cameras of their own."""
-        if not hasattr(frame.task, "goal_camera"):
+        if frame.task.goal_camera is None:
             raise ConfigError(
                 f"sensors: found {GOAL_HFOV!r} with a task without cameras of goal images, expected instance_imagenav; "
                 "leave the sensor out"

@@ -40,7 +40,7 @@ class GoalMaskSensor(IdSensor):
 
     def bind(self, frame: Frame) -> None:
         """ConfigError for a task whose goals are not objects of a category."""
-        if getattr(frame.task, "goal_category", None) is None:
+        if frame.task.goal_category is None:
             raise ConfigError(
                 f"sensors: found {self.spec.name!r} with a task without goal categories, expected objectnav"
             )

@@ -76,8 +76,9 @@ class GoalParameters(NamedTuple):
     @classmethod
     def of(cls, config: Any, success_angle: float = math.pi) -> GoalParameters:
         """Parameters of a `GoalTaskConfig`."""
-        numbers: dict[str, Any] = {name: np.float32(getattr(config, name, 0.0)) for name in cls._fields}
-        return cls(**numbers | {"max_steps": np.int32(config.max_steps), "success_angle": np.float32(success_angle)})
+        given: dict[str, Any] = {"max_steps": np.int32(config.max_steps), "success_angle": np.float32(success_angle)}
+        given |= {name: np.float32(getattr(config, name)) for name in cls._fields if name not in given}
+        return cls(**given)
 
 
 # One agent.
@@ -180,9 +181,8 @@ class GoalTaskConfig(TaskConfig):
 
     @property
     def success_rule(self) -> SuccessRule:
-        """Stop near the goal; `success_angle_deg`, where a task has it, is the largest angle."""
-        angle = getattr(self, "success_angle_deg", 180.0)
-        return SuccessRule(self.success_distance, self.success_target, angle)
+        """Stop near the goal, at any heading."""
+        return SuccessRule(self.success_distance, self.success_target)
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
@@ -219,7 +219,8 @@ class GoalTask(BatchTask):
         """f32 [N, 2]: distance, metres, and bearing, radians, of the goal: from the current pose and from the start
         pose. The same tensor unless `keeps_start_goal(config)`."""
         self.goal_position, self.target = self.running.goal, self.running.goal
-        self.goal_heading: torch.Tensor | None = getattr(self.running, "goal_heading", None)
+        if "goal_heading" in self.fields:
+            self.goal_heading = self.running.goal_heading
         self.episode_info = {"start_distance": self.running.start_distance}
         self.target_radius = config.success_distance
         self._bind()

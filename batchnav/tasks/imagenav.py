@@ -22,6 +22,7 @@ from batchnav.runtime.kernels.arrays import record_type, view
 from batchnav.runtime.kernels.launch import Kernel, kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.sim.episodes import GOAL_DRAW, agent_number
+from batchnav.tasks.config import SuccessRule
 from batchnav.tasks.episode_sampling import table_row
 from batchnav.tasks.formulas import angle_to_go, step_reward
 from batchnav.tasks.goal_task import (
@@ -120,6 +121,11 @@ class ImageNavConfig(GoalTaskConfig):
     `success_reward` at a success and again for the heading; published with -0.01 and 2.5. The angle to go is that to
     the goal's heading within 1 m of the goal, and pi farther away."""
 
+    @property
+    def success_rule(self) -> SuccessRule:
+        """Stop near the goal, within the largest angle."""
+        return super().success_rule._replace(max_angle_deg=self.success_angle_deg)
+
     def validate(self) -> None:
         """ConfigError where a value is out of range."""
         super().validate()
@@ -139,13 +145,17 @@ class ImageNav(GoalTask):
         *METRIC_SPECS, Metric("angle_success", high=1.0, binary=True), Metric("angle_to_goal", high=math.pi),
         Metric("start_distance", shown=False),
     )  # fmt: skip
-    goal_images: Mapping[str, str] = {IMAGEGOAL: "rgb"}
     fields: ClassVar[dict[str, Field]] = {
         **GoalTask.fields,
         "goal_heading": Field(low=ANGLES[0], high=ANGLES[1]),  # radians
         "angle": Field(low=0.0, high=float(np.float32(np.pi))),  # angle to go after the last step, radians
     }
     score_kernel: Kernel = score_one
+
+    @staticmethod
+    def goal_images(config: Any) -> Mapping[str, str]:
+        """The main camera's colours."""
+        return {IMAGEGOAL: "rgb"}
 
     def sample_episodes(self) -> None:
         """Sample the queued agents' next episodes: start and goal as in PointNav, and a heading of the goal."""

@@ -68,7 +68,7 @@ class InstanceImageNav(ObjectNav):
     goal_kind = "instance"
     episode_file = "instance_imagenav_{split}.json.gz"
     reference_agents = ("random", "forward", "shortest_path")
-    goal_images = ImageNav.goal_images
+    goal_images = staticmethod(ImageNav.goal_images)
     fields: ClassVar[dict[str, Field]] = {
         **ObjectNav.fields,
         "goal_image": Field(dtype=torch.int64, low=0, high=2**31 - 1),  # number of the image among those of the goal

@@ -31,6 +31,7 @@ from batchnav.scene.goal_data import GoalData, field_distance, goal_places, goal
 from batchnav.sim.bodies import level_squared_distance
 from batchnav.sim.episodes import FIRST_DRAW, agent_number, sample_scene
 from batchnav.sim.simulator import NO_EPISODE, Simulator
+from batchnav.tasks.config import SuccessRule
 from batchnav.tasks.episode_sampling import (
     MIN_ISLAND_RADIUS,
     SAMPLING_BLOCK,
@@ -285,6 +286,11 @@ class ObjectNavConfig(GoalTaskConfig):
     """Name of the rules for making view points in scenes without goals (`batchnav.data.goals.rules`)."""
     labels: str = "hm3d"
     """Mapping from the labels of such scenes to categories: a name, or a .yaml file of patterns."""
+
+    @property
+    def success_rule(self) -> SuccessRule:
+        """Stop near the goal, within the largest angle."""
+        return super().success_rule._replace(max_angle_deg=self.success_angle_deg)
 
     def validate(self) -> None:
         """ConfigError where a value is out of range."""

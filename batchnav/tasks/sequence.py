@@ -209,8 +209,7 @@ class Sequence(GoalTask):
         self.goal_category = state.shown_category if config.asks_for_objects else None
         self.episode_info = {"start_distance": state.sums[:, 2]}
         self.goal_number = state.goal_number
-        """i32 [N]: a number that changes where the agent gets another goal."""
-        if self.images_of_goal(config):
+        if self.goal_images(config):
             self._image_rows, self._images = goal_images_of(bank, all_goals=False)
         observed = {source.spec.name: source.spec for source in self.sources(config)}
         self.observations = {name: self.observations[name] for name in observed}
@@ -218,7 +217,7 @@ class Sequence(GoalTask):
         self.ranges |= dict.fromkeys(("category", "shown_category"), (-1, len(self._names) - 1))
         if "objectgoal" in observed:
             self.ranges |= {"objectgoal": (0, int(observed["objectgoal"].high))}
-        self.episode_details: Mapping[str, torch.Tensor] = {
+        self.episode_details = {
             f"{name}_{k + 1}": self.results[:, k, column]
             for column, name in enumerate(RESULTS)
             for k in range(self.most_subtasks)
@@ -238,9 +237,9 @@ class Sequence(GoalTask):
         return () if _SINGLE & set(config.goals) else config.categories
 
     @staticmethod
-    def images_of_goal(config: Any) -> Mapping[str, str]:
+    def goal_images(config: Any) -> Mapping[str, str]:
         """The image of an object, where goals are such objects."""
-        return ImageNav.goal_images if "instance" in config.goals else {}
+        return ImageNav.goal_images(config) if "instance" in config.goals else {}
 
     @staticmethod
     def goal_image_size(config: SequenceConfig) -> tuple[int, int]:

@@ -31,7 +31,7 @@ from batchnav.tasks.goal_task import METRIC_SPECS, GoalParameters, distance_to_g
 from batchnav.tasks.pointnav import PointNav, PointNavConfig
 from batchnav.tasks.task import Field
 from batchnav.types import Metric
-from batchnav.world.people import CORNERS
+from batchnav.world.people import walk_path
 
 INTIMATE, PERSONAL = np.float32(0.5), np.float32(1.0)
 """Metres between the middles of a robot and a person that the two measures of personal space allow at least."""
@@ -172,15 +172,7 @@ def _on_path(row, here, reach, people, rules):
     x, _, z = point_at(row, people.position)
     corner, total = people.corner[row], _ZERO
     for t in range(FUTURE):
-        left = people.speed[row] * rules.step_time
-        while left > _ZERO and corner < people.corners[row]:
-            to = point_at(row * CORNERS + corner, people.path)
-            dx, dz = to[0] - x, to[2] - z
-            length = np.float32(math.sqrt(dx * dx + dz * dz))
-            if length > left:
-                x, z, left = x + left * dx / length, z + left * dz / length, _ZERO
-            else:
-                x, z, left, corner = to[0], to[2], left - length, corner + 1
+        x, z, corner, _ = walk_path(row, x, z, corner, people.speed[row] * rules.step_time, people)
         if (x - here[0]) * (x - here[0]) + (z - here[2]) * (z - here[2]) < reach * reach:
             total += _ONE / np.float32(1 + t)
     return total

@@ -75,9 +75,10 @@ class BatchTask:
     episode_file = "{split}.json.gz"
     reference_agents: tuple[str, ...] = ("random", "forward")
     metric_specs: tuple[Metric, ...] = ()
-    goal_images: Mapping[str, str] = {}
     among_people: bool = False
     """True where the simulator always has a world of people, though nobody may be in it."""
+    changes_goals: bool = False
+    """True where an episode may have several goals, one after another."""
     fields: ClassVar[dict[str, Field]] = COMMON_FIELDS
     """Tensors of a running episode, by name."""
     body_fields: ClassVar[tuple[str, ...]] = ("scene", "position", "heading", "path_length", "collisions", "steps")
@@ -126,7 +127,13 @@ class BatchTask:
         names = (metric.name for metric in self.metric_specs)
         self.metrics: Mapping[str, torch.Tensor] = dict(zip(names, self.metric_tensors, strict=True))
         self.observations: Mapping[str, torch.Tensor] = {}
+        self.episode_info: Mapping[str, torch.Tensor] = {}
+        self.episode_details: Mapping[str, torch.Tensor] = {}
         self.relative_goal: torch.Tensor | None = None
+        self.goal_position: torch.Tensor | None = None
+        self.goal_heading: torch.Tensor | None = None
+        self.goal_category: torch.Tensor | None = None
+        self.goal_number: torch.Tensor = sim.bodies.episode
         self.ranges: dict[str, tuple[float, float]] = {
             name: (field.low, field.high) for name, field in self.fields.items()
         } | {"table_index": (-1, self.num_fixed - 1)}
@@ -142,6 +149,11 @@ class BatchTask:
         """`target`: there is one for the whole episode."""
         return self.target
 
+    @property
+    def goal_camera(self) -> torch.Tensor | None:
+        """None: images of the goal have no cameras of their own, or there are none."""
+        return None
+
     def update_nearest_target(self) -> None:
         """Do nothing: `nearest_target` does not change within an episode."""
 
@@ -152,6 +164,11 @@ class BatchTask:
     def sources(config: Any) -> tuple[ObservationSource, ...]:
         """None. A subclass returns what agents observe of the task."""
         return ()
+
+    @staticmethod
+    def goal_images(config: Any) -> Mapping[str, str]:
+        """None. A subclass returns names of camera sensors by the name of the observation."""
+        return {}
 
     @staticmethod
     def goal_image_size(config: Any) -> tuple[int, int] | None:

@@ -265,6 +265,20 @@ def _pass_corners(i, here, rules, people_out):
 
 
 @inline_function
+def walk_path(row, x, z, corner, left, people):
+    """Where a person that goes on for `left` metres from (x, z) along its path is: x, z, next corner, metres left."""
+    while left > _ZERO and corner < people.corners[row]:
+        to = point_at(row * CORNERS + corner, people.path)
+        dx, dz = to[0] - x, to[2] - z
+        length = np.float32(math.sqrt(dx * dx + dz * dz))
+        if length > left:
+            x, z, left = x + left * dx / length, z + left * dz / length, _ZERO
+        else:
+            x, z, left, corner = to[0], to[2], left - length, corner + 1
+    return x, z, corner, left
+
+
+@inline_function
 def _plan(i, nav, scene, world, bodies, sampling, rules, scratch, row, people_out):
     """Find the path of person i to its waypoint; where it is there, turn to the next waypoint first."""
     near = max(ARRIVED, ARRIVED_STEPS * people_out.speed[i] * rules.step_time)

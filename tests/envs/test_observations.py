@@ -37,12 +37,15 @@ class FindConfig(PointNavConfig):
 
 class Find(PointNav):
     Config = FindConfig
-    goal_images = {"imagegoal": "rgb", "goal_depth": "depth"}  # noqa: RUF012
 
     def __init__(self, sim, config, episodes=None):
         super().__init__(sim, config, episodes)
         self.goal_position, self.goal_heading = self.state.goal, torch.linspace(-3.0, 3.0, sim.num_envs)
         self.observations = {"objectgoal": torch.arange(sim.num_envs) % 2}
+
+    @staticmethod
+    def goal_images(config):
+        return {"imagegoal": "rgb", "goal_depth": "depth"}
 
     @staticmethod
     def sources(config):

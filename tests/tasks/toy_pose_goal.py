@@ -24,7 +24,10 @@ class PoseGoal(GoalTask):
     Config = PoseGoalConfig
     title = "Pose goal"
     fields: ClassVar = {**GoalTask.fields, "goal_heading": Field()}
-    goal_images: ClassVar = {"goal_depth": "depth"}
+
+    @staticmethod
+    def goal_images(config):
+        return {"goal_depth": "depth"}
 
     def __init__(self, sim, config, episodes=None):
         super().__init__(sim, config, episodes)

@@ -23,7 +23,7 @@ from batchnav.data.scenes.islands import select_islands
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, nav_config
 from batchnav.envs.nav import NavEnv
-from batchnav.envs.observations import goal_categories_of, needed_appearance
+from batchnav.envs.observations import goal_categories_of, goal_images_of, needed_appearance
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import AgentMap, Images, agent_map_of, bodies_by_agent, evaluate
 from batchnav.evaluation.players import Player
@@ -255,7 +255,7 @@ class Session:
     def _goal_seen(self, name: str) -> dict[str, Images]:
         """Images of the current episode's goal, as an agent observes them; rendered on first use."""
         config = self._config(name)
-        if not TASKS[config.task_name].goal_images:
+        if not goal_images_of(config):
             return {}
         key = name, self.number
         if key not in self._goal_images:
