@@ -100,13 +100,18 @@ def subtask_at(k, row, scene, point, key, parameters):
 
 
 @lean_function
-def distance_to_subtask(scene, category, place, point, nav, parameters, scratch, row):
-    """Detour's distance in metres from a point to a subtask's goal, and the place there; inf where there is no path."""
+def distance_to_subtask(scene, category, place, point, exact, nav, parameters, scratch, row):
+    """Detour's distance in metres from a point to a subtask's goal, and the place there; inf where there is no path.
+
+    `exact`: the smallest distance over all view points, as for fixed episodes of ObjectNav; otherwise the distance to
+    the view point that the field names as nearest, as for sampled ones.
+    """
     if category < 0:
         return geodesic_distance(nav, scene, point, place, scratch, row), place
     goal = goal_row(parameters, scene, category)
     best, nearest = nearest_view_point(nav, scene, goal, point, parameters, scratch, row)
-    best, nearest = closer_view_point(nav, scene, goal, point, best, nearest, parameters, scratch, row)
+    if exact:
+        best, nearest = closer_view_point(nav, scene, goal, point, best, nearest, parameters, scratch, row)
     if nearest < 0:
         return _INF, point
     found, _ = place_at(parameters, nearest)
@@ -134,7 +139,8 @@ def begin_subtask(i, k, scene, point, key, nav, parameters, scratch, row, state_
     category, shown, number, image, place = subtask_at(
         np.int32(k), state_out.order[i, 0], scene, origin, key, parameters
     )
-    distance, goal = distance_to_subtask(scene, category, place, point, nav, parameters, scratch, row)
+    exact = state_out.order[i, 0] >= 0
+    distance, goal = distance_to_subtask(scene, category, place, point, exact, nav, parameters, scratch, row)
     state_out.category[i], state_out.shown_category[i] = np.int64(category), np.int64(shown)
     state_out.objectgoal[i], state_out.goal_image[i] = np.int64(number), np.int64(image)
     store_point(i, goal, state_out.goal)
@@ -170,12 +176,12 @@ def next_subtask(i, key, nav, bodies, state, parameters, scratch, row):
     if not parameters.any_order:
         return np.int32(state.order[i, 1] + np.int32(1))
     best, nearest = _INF, np.int32(-1)
-    scene, point = bodies.scene[i], point_at(i, bodies.position)
+    scene, point, exact = bodies.scene[i], point_at(i, bodies.position), state.order[i, 0] >= 0
     for k in range(state.counts[i, 0]):
         if (state.remaining[i] >> np.int64(k)) & np.int64(1):
             origin = point_at(i, state.origin)
             category, _, _, _, place = subtask_at(np.int32(k), state.order[i, 0], scene, origin, key, parameters)
-            distance, _ = distance_to_subtask(scene, category, place, point, nav, parameters, scratch, row)
+            distance, _ = distance_to_subtask(scene, category, place, point, exact, nav, parameters, scratch, row)
             if nearest < 0 or distance < best:
                 best, nearest = distance, np.int32(k)
     return nearest
@@ -207,7 +213,8 @@ def switch_subtask(i, stops, key, nav, bodies, parameters, scratch, row, state_o
     if k != state_out.order[i, 1]:  # another one than the nearest was found
         origin, begun = point_at(i, state_out.origin), point_at(i, state_out.begun)
         category, _, _, _, place = subtask_at(k, state_out.order[i, 0], scene, origin, key, parameters)
-        distance, _ = distance_to_subtask(scene, category, place, begun, nav, parameters, scratch, row)
+        exact = state_out.order[i, 0] >= 0
+        distance, _ = distance_to_subtask(scene, category, place, begun, exact, nav, parameters, scratch, row)
         state_out.tours[i, 0] += distance - start_distance
         start_distance = distance
     record_subtask(i, k, right, start_distance, bodies, state_out, results_out)
@@ -218,9 +225,8 @@ def switch_subtask(i, stops, key, nav, bodies, parameters, scratch, row, state_o
     begin_subtask(i, following, scene, point, key, nav, parameters, scratch, row, state_out)
     leg = state_out.start_distance[i]
     if category < 0:  # MultiON's tour leads from place to place
-        leg, _ = distance_to_subtask(
-            scene, np.int32(state_out.category[i]), point_at(i, state_out.goal), place, nav, parameters, scratch, row
-        )
+        following, goal = np.int32(state_out.category[i]), point_at(i, state_out.goal)
+        leg, _ = distance_to_subtask(scene, following, goal, place, True, nav, parameters, scratch, row)
     state_out.tours[i, 0] += leg
     state_out.sums[i, 0], state_out.order[i, 2] = bodies.path_length[i], bodies.steps[i]
     state_out.goal_number[i] += np.int32(1)
@@ -368,10 +374,10 @@ def keep_sequence(i, begin_at, order, table_index, key, nav, parameters, scratch
     next_out.outcome[i], next_out.goal_number[i] = np.int32(0), key[2] * np.int32(MOST_SUBTASKS)
     first = np.int32(0)
     if parameters.any_order:
-        best = _INF
+        best, exact = _INF, order[0] >= 0
         for k in range(order[1]):
             category, _, _, _, place = subtask_at(np.int32(k), order[0], scene, start, key, parameters)
-            distance, _ = distance_to_subtask(scene, category, place, start, nav, parameters, scratch, row)
+            distance, _ = distance_to_subtask(scene, category, place, start, exact, nav, parameters, scratch, row)
             if distance < best:
                 best, first = distance, np.int32(k)
     begin_subtask(i, first, scene, start, key, nav, parameters, scratch, row, next_out)
