@@ -208,7 +208,7 @@ class Sequence(GoalTask):
         self.relative_goal = self.live_goal if "point" in config.goals and not config.asks_for_objects else None
         self.goal_category = state.shown_category if config.asks_for_objects else None
         self.episode_info = {"start_distance": state.sums[:, 2]}
-        self.goal_number = state.goal_number
+        self.goal_number, self.goal_index = state.goal_number, state.order[:, 1]
         if self.goal_images(config):
             self._image_rows, self._images = goal_images_of(bank, all_goals=False)
         observed = {source.spec.name: source.spec for source in self.sources(config)}

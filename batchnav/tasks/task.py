@@ -134,6 +134,7 @@ class BatchTask:
         self.goal_heading: torch.Tensor | None = None
         self.goal_category: torch.Tensor | None = None
         self.goal_number: torch.Tensor = sim.bodies.episode
+        self.goal_index: torch.Tensor | None = None
         self.ranges: dict[str, tuple[float, float]] = {
             name: (field.low, field.high) for name, field in self.fields.items()
         } | {"table_index": (-1, self.num_fixed - 1)}
