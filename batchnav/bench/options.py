@@ -81,9 +81,15 @@ class EnvOptions:
     num_envs: tuple[int, ...] = bounded((1, 4, 16, 64, 256, 1024), 1, 2**24)
     """Numbers of environments, each measured separately."""
     sensors: tuple[str, ...] = ("depth",)
-    """Sets of sensors, each measured separately: names joined by +, as depth+waypoint."""
+    """Sets of sensors, each measured separately: names joined by +, as depth+waypoint; "none" for none."""
     sizes: tuple[int, ...] = bounded((64,), 1, 4096)
     """Sides of the square images, pixels."""
+    task: str = "pointnav"
+    """Name of the task, with its default settings."""
+    people: int = bounded(0, 0, 8)
+    """Number of people in each world, who walk."""
+    agents_per_world: int = bounded(1, 1, 64)
+    """Number of robots that share a world."""
     seconds: float = bounded(0.5, 1e-3, 86_400.0)
     """Duration of a repeat, seconds."""
     repeats: int = bounded(7, 1, 100_000)
@@ -172,6 +178,8 @@ class TrainOptions:
     """Number of steps of each environment in a rollout."""
     minibatch_frames: int = bounded(16384, 1, 2**31 - 1)
     """Frames of one minibatch, for every number of environments."""
+    people: int = bounded(0, 0, 8)
+    """Number of people in each world, who walk."""
     updates: int = bounded(5, 1, 2**31 - 1)
     """Timed updates, after the warm-up."""
     compile: bool = True

@@ -18,9 +18,8 @@ from pathlib import Path
 
 import torch
 
+from batchnav.bench.env import with_what_tasks_need
 from batchnav.bench.options import SimOptions as Options
-from batchnav.data.goals.view_points import with_goals
-from batchnav.data.scenes.load import load_all
 from batchnav.report.results import append_rows, figure, print_table, row
 from batchnav.runtime.device import resolve_device, wait_for
 from batchnav.runtime.kernels.graphs import WARM_UPS, Graphs
@@ -62,11 +61,10 @@ def main(options: Options) -> None:
 
 def packed(options: Options, device: torch.device) -> SceneBank:
     """The scenes, with goals if a task needs them."""
-    wanted = [kind.goal_categories(kind.Config()) for kind in (TASKS[name] for name in options.tasks)]
+    kinds = [TASKS[name] for name in options.tasks]
+    wanted = (kind.goal_categories(kind.Config()) for kind in kinds)
     categories = next((names for names in wanted if names is not None), None)
-    scenes = load_all(options.scenes, appearance=categories is not None)
-    if categories is not None:
-        scenes = with_goals(scenes, device=device)
+    scenes = with_what_tasks_need(options.scenes, kinds, False, device)
     return SceneBank.pack(scenes, device, goal_categories=categories)
 
 

@@ -161,8 +161,9 @@ def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNa
         bank = SceneBank.pack(load_all(names, appearance=False), device)
         make = lambda: bank  # noqa: E731
     return lambda num_envs, size: PointNavEnv(
-        make(), num_envs, device, height=size, width=size, first_env=ranks.rank * num_envs, copy=False
-    )
+        make(), num_envs, device, height=size, width=size, first_env=ranks.rank * num_envs, copy=False,
+        people=(options.people,) * 2,
+    )  # fmt: skip
 
 
 def make_policy(env: PointNavEnv, name: str, options: Options) -> ActorCritic:
@@ -210,7 +211,7 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
         "policy": name, "num_envs": num_envs, "height": size, "width": size, "minibatches": learner.config.minibatches,
         "houses": options.houses, "resident_scenes": options.resident_scenes, "compile": options.compile,
         "graphs": options.graphs, "deterministic": options.deterministic, "tuned": inductor.coordinate_descent_tuning,
-        "ranks": ranks.world_size,
+        "ranks": ranks.world_size, **({"people": options.people} if options.people else {}),
     }  # fmt: skip
     rates = {part: frames / seconds["loop"] for part, seconds in (("whole", whole), ("policy", policy))}
     rows = [row("train", "frames_per_second", rate, {"part": part, **params}, device) for part, rate in rates.items()]
