@@ -69,8 +69,8 @@ def make_episodes(
         seed: seed of the episodes.
         split: split of datasets.
         content: write one file per scene into a folder `content` next to OUT, as Habitat does.
-        islands: islands that episodes take place on: all; largest; indoor, without roofs and yards where a large island
-            has a ceiling; or the number of an island.
+        islands: islands that episodes take place on: all; largest; indoor, without roofs, yards and tops of furniture;
+            or the number of an island.
         preset: environment whose body the navmesh is for, such as objectnav_hm3d; default: navmeshes as they are.
         rules: rules of ObjectNav's view points and episodes: hm3d_v2, hssd, ovon or procthor; default: the
             preset's, or hm3d_v2.
@@ -205,18 +205,16 @@ def _with_counted_labels(scenes: Iterable[Scene], labels: LabelMap) -> Iterator[
 
 def _kept(scenes: Iterable[Scene], islands: str) -> Iterable[Scene]:
     """The scenes with some of their islands; prints what is left out."""
-    from batchnav.data.scenes.islands import select_islands
-    from batchnav.runtime.console import number_of
+    from batchnav.data.scenes.islands import apply_rule
 
     for scene in scenes:
         try:
-            kept = select_islands(scene, islands)
+            kept, lines = apply_rule(scene, islands)
         except EpisodeError as error:
             show(f"skipped: {error}")
             continue
-        if kept is not scene:
-            number, area = scene.navmesh.num_islands - kept.navmesh.num_islands, scene.navmesh.area - kept.navmesh.area
-            show(f"{scene.name}: left out {number_of(number, 'island')} of {area:.1f} m²; --islands all keeps them")
+        for line in lines:
+            show(f"{scene.name}: {line}")
         yield kept
 
 
@@ -345,8 +343,8 @@ def import_data(
         scale: factor from the unit of mesh files to metres; 0.001 for millimetres.
         flip: reverse the winding of all triangles, for meshes whose faces look outwards or down.
         two_sided: make floors walkable whose faces look down.
-        islands: islands to keep: all; largest; indoor, without roofs and yards where a large island has a ceiling;
-            or the number of an island.
+        islands: islands to keep: all; largest; indoor, without roofs, yards and tops of furniture; or the number of an
+            island.
         split: split of a dataset.
         sizes: file with the sizes of ProcTHOR's assets; default: asset_bbox.json in the folder of SOURCE.
         models: folders of models of a Gazebo world, besides those of GAZEBO_MODEL_PATH and GZ_SIM_RESOURCE_PATH.
@@ -376,7 +374,8 @@ def import_data(
     body = _body_options(agent_radius, agent_height)
     train = "batchnav", "train", "--scenes.houses", 0, "--scenes.sources", out, *_words(body, "env.body.")
     show(next_command("train in them", *train, *new_run(out.resolve().name)))
-    make = "batchnav", "data", "make-episodes", out, *_words(body), "--out", out / "episodes.json.gz"
+    chosen = () if islands == "indoor" else ("--islands", "all")  # the prepared scenes have the chosen ones alone
+    make = "batchnav", "data", "make-episodes", out, *_words(body), *chosen, "--out", out / "episodes.json.gz"
     show(next_command("make episodes", *make))
 
 

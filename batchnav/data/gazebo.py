@@ -361,6 +361,8 @@ _DEEPEST, _MOST_PARTS, _MOST_TRIANGLES, _LISTED = 16, 100_000, 2**24, 8
 """Largest depth of nested models, number of visuals and of models, triangles of a world, and names in a message."""
 _LEVEL, _GROUND_SIDE = 0.01, 50.0
 """Largest height of a level plane, and least side of one that is a ground, metres."""
+_NARROW, _MARGIN = 4.0, 5.0
+"""Side of the other models' bounds below which they are no building, and margin of ground around those, metres."""
 _LONGEST, _FAR = 200, 10_000.0
 """Largest number of characters of a category, and of a reason; distance from the other models, metres, beyond which a
 model is left out."""
@@ -448,17 +450,23 @@ class _Reader:
         self._is_plane = [self._is_plane[k] for k in near]
 
     def cut_grounds(self) -> None:
-        """Cut large planes at the bounds of all else, seen from above: a ground of 100 m surrounds a building."""
+        """Cut large planes at the bounds of all else, seen from above: a ground of 100 m surrounds a building.
+
+        Around bounds that are too narrow for a building, as those of a table, some metres of ground are left.
+        """
         grounds = [k for k, is_plane in enumerate(self._is_plane) if is_plane and _is_ground(self.meshes[k])]
         others = [mesh.vertices for k, mesh in enumerate(self.meshes) if k not in grounds]
         if not others:
             return
         low, high = np.min([each.min(0) for each in others], 0), np.max([each.max(0) for each in others], 0)
+        bounds = "the bounds of the other models"
+        if min((high - low)[[0, 2]]) < _NARROW:
+            low, high, bounds = low - _MARGIN, high + _MARGIN, f"{_MARGIN:g} m around the other models"
         for k in grounds:
             part = cut_at(self.meshes[k], low, high)
             (x, z), (to_x, to_z) = (np.ptp(mesh.vertices, axis=0)[[0, 2]] for mesh in (self.meshes[k], part))
             name, change = printable(self._names[k])[:60], f"from {x:.1f} x {z:.1f} m to {to_x:.1f} x {to_z:.1f} m"
-            self.notes.append(f"ground {name!r}: cut {change}, the bounds of the other models")
+            self.notes.append(f"ground {name!r}: cut {change}, {bounds}")
             self.meshes[k] = part
 
     def read(self, world: ET.Element, folder: Path) -> None:

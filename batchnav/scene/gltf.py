@@ -189,7 +189,7 @@ def _reason(error: Exception) -> str:
 
 # Nodes of glTF files: the scene graph, transforms, and the objects that nodes are
 
-NAMED = re.compile(r"(?P<category>[A-Za-z][A-Za-z _-]*)_(?P<instance>[1-9][0-9]{0,8})", re.ASCII)
+NAMED = re.compile(r"(?P<category>[A-Za-z][A-Za-z _-]*)_(?P<instance>0{0,8}[1-9][0-9]{0,8})", re.ASCII)
 """Name of a node that is an object."""
 
 

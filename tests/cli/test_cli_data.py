@@ -13,7 +13,7 @@ from worlds import episodes_on, write_episodes, write_floor, write_json
 from batchnav.data.download import SOURCES, Source
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import GOALS
-from batchnav.data.scenes.load import load_scene
+from batchnav.data.scenes.load import load_scene, load_scenes
 from batchnav.data.scenes.prepared import load_prepared
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
@@ -31,6 +31,23 @@ def test_import_a_scan_and_make_episodes(run, tmp_path, monkeypatch):
     assert {e.scene_id for e in episodes} == {"data/mine/scan.scene"} and len(episodes) == 4
     files = "data/mine/train.json.gz", "data/mine/scan.scene", "data/mine/scan.navmesh"
     assert run("data", "validate", *files).count("no errors") == 3
+
+
+def test_a_scene_imported_beside_its_file_is_found(run, tmp_path, monkeypatch):
+    """The printed command plays in the scene, +Z up and with its islands, not in the file of the same name."""
+    monkeypatch.chdir(tmp_path)
+    write_floor(tmp_path / "mine" / "scan.glb", up="z")
+    for islands, more in (("indoor", []), ("largest", ["--islands", "all"]), ("0", ["--islands", "all"])):
+        text = run("data", "import", "mine/scan.glb", "--up", "z", "--islands", islands, "--out", "mine")
+        (line,) = [line for line in text.splitlines() if line.startswith("To make episodes")]
+        words = shlex.split(line.partition(": batchnav ")[2])
+        assert words == ["data", "make-episodes", "mine", *more, "--out", "mine/episodes.json.gz"]
+        run(*words, "--per-scene", 2)
+        assert {e.scene_id for e in load_episodes("mine/episodes.json.gz")} == {"mine/scan.scene"}
+    (scene,) = load_scenes(["mine"])
+    assert scene.navmesh.area > 10.0
+    run("data", "export", "mine/scan.scene", "--out", "mine/scan.glb")
+    assert [each.name for each in load_scenes(["mine"])] == [scene.name]
 
 
 def test_prepare_in_place_and_episodes_in_one_file_per_scene(run, tmp_path):

@@ -387,6 +387,16 @@ def test_a_ground_is_cut_at_the_building(tmp_path):
     assert np.ptp(bounds(mesh), axis=0)[0] > 100 and left_out.notes == ()
 
 
+def test_a_ground_around_objects_without_walls_keeps_a_margin(tmp_path):
+    """A table and a chair in the open are no building: 5 m of ground are left around them."""
+    body = model("table", link(box())) + model("chair", link(box()), pose="<pose>8 0 0 0 0 0</pose>")
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", body + model("ground_plane", link(PLANE))))
+    assert bounds(mesh, 3) == pytest.approx(np.array([(-5.5, -5.5, 0), (13.5, 5.5, 0)]), abs=1e-4)
+    assert left_out.notes == (
+        "ground 'ground_plane': cut from 100.0 x 100.0 m to 11.0 x 19.0 m, 5 m around the other models",
+    )
+
+
 def test_models_of_fuel_are_found_by_name(tmp_path):
     """In folders with spaces, underscores or versions, and with their files; the ground needs no file."""
     fuel = "https://fuel.gazebosim.org/1.0/OpenRobotics/models"

@@ -228,18 +228,41 @@ def test_roofs(tmp_path, capsys, caplog):
     assert "left out 1 island of" in capsys.readouterr().out
 
 
+def imported(path, rule, out):
+    """Walkable area after an import, and its warnings."""
+    (outcome,) = prepare([mesh_source(path).adjusted(islands=rule)], out)
+    return load_prepared(outcome.path).navmesh.area, " ".join(outcome.warnings)
+
+
 def test_the_floor_of_a_hall_without_a_roof_is_kept(tmp_path):
-    """Indoors are only the lower boards of shelves, which are small beside the floor. A yard is left out by name."""
+    """Indoors are only the lower boards of shelves, small beside the floor; all boards are named and left out."""
     floor = [slab((0, -0.2, 0), (16, 0, 12))]
     shelves = [slab((2, y, 2), (6, y + 0.1, 6)) for y in (0.6, 2.8)]  # a board of 4 x 4 m, and one above
     path = write(trimesh.util.concatenate(floor + shelves), tmp_path / "hall.obj")
-    kept = load_scene(path, islands="indoor").navmesh
-    assert kept.area == pytest.approx(load_scene(path).navmesh.area) and kept.area > 150
-    house = [hall(), slab((20, -0.2, 0), (30, 0, 10))]  # a house of 24 m², and a yard of 100 m² beside it
-    path = write(trimesh.util.concatenate(house), tmp_path / "house.obj")
-    assert load_scene(path, islands="indoor").navmesh.area < 30
-    (outcome,) = prepare([mesh_source(path).adjusted(islands="indoor")], tmp_path / "out")
-    assert any("left out island" in text and "`--islands all` keeps every" in text for text in outcome.warnings)
+    whole = load_scene(path).navmesh.area
+    area, text = imported(path, "indoor", tmp_path / "out")
+    assert 150 < area < whole - 20 and "left out 2 islands of" in text and "y = 0.8" in text and "y = 3.0" in text
+    assert load_scene(path, islands="indoor").navmesh.area == pytest.approx(area)
+    assert imported(path, "all", tmp_path / "all") == (pytest.approx(whole), "")
+    storeys = [slab((0, 2.8, 0), (9, 3.0, 12)), slab((0, 5.8, 0), (16, 6.0, 12))]  # another storey, and a roof
+    path = write(trimesh.util.concatenate([*floor, *storeys]), tmp_path / "gallery.obj")
+    area, text = imported(path, "indoor", tmp_path / "out")
+    assert area > 250 and "left out 1 island of" in text and "y = 6.2" in text
+
+
+@pytest.mark.parametrize(("side", "height", "kept"), [(10, 0.0, True), (10, 3.2, False), (3, 0.0, False)])
+def test_an_open_island_is_left_out_unless_it_is_the_largest_and_no_roof(side, height, kept, tmp_path):
+    """A house of 24 m² beside a yard of 100 m², a roof of 100 m², or a yard of 9 m²; each is named with its area."""
+    parts = [hall(), slab((20, height - 0.2, 0), (20 + side, height, side))]
+    path = write(trimesh.util.concatenate(parts), tmp_path / "house.obj")
+    islands = [each for each in list_islands(load_scene(path).navmesh.data) if each.height < 1 and each.area > 5]
+    area, text = imported(path, "indoor", tmp_path / "out")
+    assert (area > 100) == kept and area > 20 and "`--islands all` keeps every island" in text
+    if kept:
+        inside, yard = sorted(islands, key=lambda each: each.area)
+        assert f"kept {yard}, the largest," in text
+        assert f"which has no ceiling above; `--islands {inside.number}` keeps {inside} alone" in text
+        assert imported(path, str(inside.number), tmp_path / "one")[0] == pytest.approx(inside.area)
 
 
 def test_queries_of_one_island(tmp_path):

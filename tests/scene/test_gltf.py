@@ -319,7 +319,7 @@ def found(path):
 
 
 def test_names_of_nodes_tell_category_and_instance(tmp_path):
-    path = write(tmp_path / "room.glb", "office chair_12", "walls", "tv_monitor_3", "office chair_4")
+    path = write(tmp_path / "room.glb", "office chair_12", "walls", "tv_monitor_03", "office chair_4")
     assert found(path) == {0: (12, "office chair"), 1: (0, ""), 2: (3, "tv_monitor"), 3: (4, "office chair")}
 
 

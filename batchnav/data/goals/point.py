@@ -134,8 +134,8 @@ def generate_episodes(
         number: number of episodes.
         seed: seed for sampling.
         config: distances and success radius, those of any task with a goal; None for PointNav's defaults.
-        islands: islands that episodes take place on: "all"; "largest"; "indoor", those below a ceiling, without roofs
-            and yards; or the number of an island (`data/scenes/islands.py`).
+        islands: islands that episodes take place on: "all"; "largest"; "indoor", without roofs, yards
+            and tops of furniture; or the number of an island (`data/scenes/islands.py`).
 
     Raises EpisodeError where the scene offers no episode.
     """

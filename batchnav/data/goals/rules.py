@@ -131,21 +131,20 @@ class LabelMap:
     """Category by the last words of a name with underscores or in camel case, such as "my_room_ChairA_02"; letters and
     numbers at its end do not count."""
     patterns: tuple[tuple[str, str], ...] = ()
-    """Patterns (`*`, `?`) of labels, each with its category; the first match counts, before everything else."""
+    """Patterns (`*`, `?`) of labels or their words, with their categories; the first match counts, before the rest."""
 
     def category(self, label: str) -> str | None:
         """The category of a label of the scene; None where the dataset does not ask for it."""
-        words = words_of(label)
+        words, text = words_of(label), label.strip().lower()
         for pattern, name in self.patterns:
-            if fnmatch.fnmatchcase(words, pattern):
+            if fnmatch.fnmatchcase(words, words_of(pattern)) or fnmatch.fnmatchcase(text, pattern.lower()):
                 return name
         if self.any_plant and any(word in words for word in _PLANT):
             return "plant"
         if not self.categories:
-            plain = label.strip().lower()
-            return self.synonyms.get(plain, plain) or None
+            return self.synonyms.get(text, text) or None
         found = self._by_words
-        return found.get(words) or found.get(label.strip().lower()) or self._by_last_words(label, words)
+        return found.get(words) or found.get(text) or self._by_last_words(text, words)
 
     @cached_property
     def _by_words(self) -> dict[str, str]:
@@ -154,8 +153,8 @@ class LabelMap:
         synonyms = {words_of(label): names[name.lower()] for label, name in self.synonyms.items()}
         return synonyms | {words_of(name): name for name in self.categories} | names
 
-    def _by_last_words(self, label: str, words: str) -> str | None:
-        if words == label.strip().lower():  # plain words, as in published annotations
+    def _by_last_words(self, text: str, words: str) -> str | None:
+        if words == text:  # plain words, as in published annotations
             return None
         kept = words.split()
         while kept and (len(kept[-1]) == 1 or kept[-1].isdigit()):
@@ -263,7 +262,7 @@ def read_labels(path: Path) -> LabelMap:
                 f"labels: {path}: category {shortened(name)}: found {shortened(found)}, expected patterns, such as "
                 '["*chair*"]'
             )
-        patterns += [(words_of(text), name) for text in texts]
+        patterns += [(text, name) for text in texts]
     if not patterns:
         raise ArgumentError(f'labels: {path}: found no category, expected some with patterns, as in chair: ["*chair*"]')
     return LabelMap(tuple(table), {}, patterns=tuple(patterns))

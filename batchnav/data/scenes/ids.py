@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchnav.data.scenes.prepared import SUFFIX
+from batchnav.data.scenes.prepared import SUFFIX, is_imported
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG
 from batchnav.data.scenes.source import is_hidden, mesh_files_in
 from batchnav.errors import MeshError
@@ -141,9 +141,12 @@ def scene_ids(names: Iterable[str]) -> list[str]:
 
 
 def prepared_in(folder: Path) -> list[Path]:
-    """The prepared scenes in a folder, without those that belong to a `.glb` of the same name."""
+    """The prepared scenes in a folder, without those that belong to a `.glb` of the same name.
+
+    An imported scene belongs to no file: it may have other axes or islands than the file that it was made from.
+    """
     files = [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not is_hidden(file)]
-    return [file for file in files if not file.with_suffix(".glb").is_file()]
+    return [file for file in files if not file.with_suffix(".glb").is_file() or is_imported(file)]
 
 
 def scenes_in(folder: Path) -> list[Path]:

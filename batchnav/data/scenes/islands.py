@@ -4,7 +4,8 @@ Rules, by name:
 
     all       every island
     largest   the island with the largest area
-    indoor    the islands below a ceiling, if some large island is; else every island. Roofs and yards are left out
+    indoor    without roofs and yards, where a large island has a ceiling, and without tops of furniture; the largest
+              island counts as a floor unless it lies above the others, as a roof does
     NUMBER    one island, as `NavMesh.island` numbers it
 
 Episodes are sampled on islands of radius 1.5 m or more only, as in Habitat.
@@ -19,6 +20,7 @@ from batchnav.errors import ArgumentError
 from batchnav.navmesh.data import areas, surface
 from batchnav.navmesh.islands import Island, list_islands
 from batchnav.renderers.raycast import RaycastRenderer
+from batchnav.runtime.console import number_of
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 
@@ -31,7 +33,11 @@ _COVERED, _OPEN = 0.5, 0.1
 """An island is indoors if a larger share of it than the first is below a ceiling, outdoors if a smaller one than the
 second."""
 _BUILDING = 0.1
-"""Smallest area of all islands indoors, as a share of the largest island, for which islands outdoors are left out."""
+"""Smallest area as a share of the largest island's: of all islands indoors, for which those outdoors are left out; and
+of a floor, in contrast to the top of a piece of furniture."""
+_STOREY, _STEP = 1.5, 0.3
+"""Height above the largest island indoors from which an open one is a roof, and largest difference in height of
+islands on one floor, metres."""
 
 
 def check_rule(rule: str) -> str:
@@ -41,43 +47,83 @@ def check_rule(rule: str) -> str:
     raise ArgumentError(f"islands: found {rule!r}, expected {', '.join(RULES)}, or the number of an island")
 
 
-def dropped_islands(scene: Scene, rule: str) -> str:
-    """The playable islands that a rule leaves out, with their areas; empty for none."""
-    kept = choose_islands(scene, rule)
-    found = [each for each in list_islands(scene.navmesh.data) if each.is_playable and each.number not in kept]
-    return ", ".join(map(str, found))
-
-
 def select_islands(scene: Scene, rule: str) -> Scene:
     """The scene with the islands of a rule only; the others are not walkable. ArgumentError for an unknown rule."""
-    kept = choose_islands(scene, rule)
-    if len(kept) == scene.navmesh.num_islands:
-        return scene
-    navmesh = scene.navmesh.keep(kept)
-    return scene._replace(navmesh=navmesh, semantic=scene.semantic and scene.semantic._replace(navmesh=navmesh))
+    return apply_rule(scene, rule)[0]
 
 
-def choose_islands(scene: Scene, rule: str) -> list[int]:
-    """Numbers of the islands of a rule. ArgumentError for an unknown rule."""
+def apply_rule(scene: Scene, rule: str) -> tuple[Scene, list[str]]:
+    """`select_islands`, and lines for a user: playable islands that are left out, and an open one that is kept."""
     found = list_islands(scene.navmesh.data)
-    if check_rule(rule) == "all" or not found:
+    covered = ceiling_above(scene) if check_rule(rule) == "indoor" and found else np.zeros(0)
+    kept = _kept(scene, found, covered, rule)
+    lines, out = [], [island for island in found if island.is_playable and island.number not in kept]
+    if out:
+        count, area = number_of(len(out), "island"), sum(island.area for island in out)
+        names = ", ".join(map(str, out))
+        lines.append(f"left out {count} of {area:.1f} m²: {names}; `--islands all` keeps every island")
+    if len(covered):
+        largest, inside = max(found, key=lambda island: island.area), _largest_indoors(found, covered)
+        if inside and largest.number in kept and covered[largest.number] < _OPEN:
+            lines.append(
+                f"kept {largest}, the largest, which has no ceiling above; "
+                f"`--islands {inside.number}` keeps {inside} alone"
+            )
+    if len(kept) == len(found):
+        return scene, lines
+    navmesh = scene.navmesh.keep(kept)
+    semantic = scene.semantic and scene.semantic._replace(navmesh=navmesh)
+    return scene._replace(navmesh=navmesh, semantic=semantic), lines
+
+
+def _kept(scene: Scene, found: list[Island], covered: np.ndarray, rule: str) -> list[int]:
+    """Numbers of the islands of a rule; `covered`: of each island for the rule `indoor`. ArgumentError."""
+    if rule == "all" or not found:
         return [island.number for island in found]
     if rule == "largest":
         return [max(found, key=lambda island: island.area).number]
     if rule == "indoor":
-        outdoors = set(outdoor_islands(found, ceiling_above(scene)))
-        return [island.number for island in found if island.number not in outdoors]
+        out = set(outdoor_islands(found, covered))
+        inside = [island for island in found if island.number not in out]
+        if scene.navmesh_origin in ("mesh", "two_sided"):  # Habitat's files and procedural scenes keep their islands
+            out.update(_furniture(inside))
+        return [island.number for island in inside if island.number not in out]
     if int(rule) >= len(found):
         raise ArgumentError(f"islands: found {rule} in {scene.name}, expected a number from 0 to {len(found) - 1}")
     return [int(rule)]
 
 
 def outdoor_islands(found: list[Island], covered: np.ndarray) -> list[int]:
-    """Numbers of the islands that the rule `indoor` leaves out; `covered` is the result of `ceiling_above`."""
-    indoors = sum(island.area for island in found if island.is_playable and covered[island.number] > _COVERED)
-    if indoors <= _BUILDING * max(island.area for island in found):
+    """Numbers of the roofs and yards that the rule `indoor` leaves out; `covered` is the result of `ceiling_above`.
+
+    None is left out where little is below a ceiling: a hall without a roof has shelves. The largest island, as the hall
+    of a building with some covered rooms, is left out only if it is a roof by its height.
+    """
+    inside = _largest_indoors(found, covered)
+    if inside is None:
         return []
-    return [island.number for island in found if covered[island.number] < _OPEN]
+    largest = max(found, key=lambda island: island.area)
+    keep = largest.number if largest.height < inside.height + _STOREY else None
+    return [island.number for island in found if covered[island.number] < _OPEN and island.number != keep]
+
+
+def _largest_indoors(found: list[Island], covered: np.ndarray) -> Island | None:
+    """The largest playable island below a ceiling; None where those are small, all together, beside the largest."""
+    inside = [island for island in found if island.is_playable and covered[island.number] > _COVERED]
+    if sum(island.area for island in inside) <= _BUILDING * max(island.area for island in found):
+        return None
+    return max(inside, key=lambda island: island.area)
+
+
+def _furniture(found: list[Island]) -> list[int]:
+    """Numbers of small playable islands on no floor: their height is that of no large island."""
+    enough = _BUILDING * max((island.area for island in found), default=0.0)
+    floors = [island.height for island in found if island.area >= enough]
+    return [
+        island.number
+        for island in found
+        if island.is_playable and island.area < enough and min(abs(island.height - y) for y in floors) > _STEP
+    ]
 
 
 def ceiling_above(scene: Scene) -> np.ndarray:

@@ -96,8 +96,8 @@ def load_scene(
         scale: factor from a mesh file's unit to metres; 0.001 for millimetres.
         flip: reverse the winding of all triangles of a mesh file.
         two_sided: make floors of a mesh file walkable whose faces look down.
-        islands: islands that are walkable: "all"; "largest"; "indoor", those below a ceiling, without roofs and yards;
-            or the number of an island (`data/scenes/islands.py`).
+        islands: islands that are walkable: "all"; "largest"; "indoor", without roofs, yards and tops of furniture; or
+            the number of an island (`data/scenes/islands.py`).
 
     A scene farther than 16 km from the origin is recentred: `scene.origin` is what was subtracted. Suspicious geometry
     is logged as a warning. Raises MeshError; NavMeshError; ArgumentError where `up`, `scale`, `flip` or `two_sided` is

@@ -25,7 +25,8 @@ If ids have a mesh of their own (`Scene.semantic`), the file also has that mesh'
 that begin with "ids."; the metadata field "ids" is its "surface".
 
 The metadata hold a checksum of each array, the version of the BVH's layout, where the navmesh comes from
-(`Scene.navmesh_origin`; "mesh" if absent), and a fingerprint of the scene's source (`fingerprint`).
+(`Scene.navmesh_origin`; "mesh" if absent), a fingerprint of the scene's source (`fingerprint`), and "imported": "1" for
+a scene of its own, also beside a mesh file of its name, which may be read with other axes or islands.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ import numpy as np
 
 from batchnav.data.scenes.asset import axis_of
 from batchnav.data.scenes.checks import check_mesh, scene_findings
-from batchnav.data.scenes.islands import ceiling_above, dropped_islands, select_islands
+from batchnav.data.scenes.islands import apply_rule, ceiling_above
 from batchnav.data.scenes.source import SceneSource
 from batchnav.errors import BatchnavError, MeshError, NavMeshError, printable, shortened
 from batchnav.geometry import triangle
@@ -98,6 +99,7 @@ def save_prepared(
     durable: bool = True,
     compact: bool = False,
     notes: Sequence[tuple[str, str]] = (),
+    imported: bool = False,
 ) -> None:
     """Write a prepared scene atomically; equal scenes give equal bytes. MeshError where writing fails.
 
@@ -108,6 +110,7 @@ def save_prepared(
         durable: as in `runtime.files.atomic.replacing`.
         compact: write a compact file, see above; else one that is mapped into memory.
         notes: warnings about the scene, each with the name of its logger, or "" for Python's warnings.
+        imported: True for a scene of its own, False for one that is loaded by the name of its source.
     """
     surface, arrays = _mesh_arrays(scene, compact)
     arrays["navmesh"] = np.frombuffer(bytearray(navmesh_file.serialise(scene.navmesh.file)), np.uint8)
@@ -120,7 +123,8 @@ def save_prepared(
     metadata = {
         "kind": _KIND, "name": printable(scene.name), "made_from": made_from, "dropped": str(scene.mesh.num_dropped),
         "sums": json.dumps(sums), "tree": _tree_version(), "surface": surface, "origin": json.dumps(scene.mesh.origin),
-        "navmesh_origin": scene.navmesh_origin, **({"notes": json.dumps(notes)} if notes else {}), **ids,
+        "navmesh_origin": scene.navmesh_origin, **({"notes": json.dumps(notes)} if notes else {}),
+        **({"imported": "1"} if imported else {}), **ids,
     }  # fmt: skip
     with replacing(Path(path), MeshError, durable=durable) as part:
         part.write_bytes(safetensors_bytes(arrays, metadata))
@@ -335,11 +339,21 @@ def _surface_of(text: str, arrays: dict[str, np.ndarray]) -> Surface | None:
 
 def made_from(path: Path) -> str | None:
     """The source fingerprint in a prepared scene; None where there is no readable file."""
+    return _field(path, "made_from")
+
+
+def is_imported(path: Path) -> bool:
+    """True for a prepared scene of its own, False for one that belongs to the mesh file beside it."""
+    return _field(path, "imported") == "1"
+
+
+def _field(path: Path, name: str) -> str | None:
+    """A field of a prepared scene's metadata; None where it is absent, or there is no readable file."""
     if not path.is_file():
         return None
     try:
         with open_tensors(path, MeshError) as file:
-            return _metadata(file, path).get("made_from")
+            return _metadata(file, path).get(name)
     except MeshError:
         return None
     except tensor_errors():
@@ -450,7 +464,7 @@ def _prepare_one(source: SceneSource, out: Path | None, describe: bool, settings
     try:
         wanted = fingerprint(source)
         source = source.without_misfit(settings)
-        fresh = made_from(path) == wanted and (navmesh is None or navmesh.is_file())
+        fresh = made_from(path) == wanted and (navmesh is None or (navmesh.is_file() and is_imported(path)))
         if fresh and (settings is not None or source.navmesh is None):
             body = baked_for(path)
             fresh = body is not None and is_same_body(body, settings or NavMeshSettings())
@@ -458,13 +472,12 @@ def _prepare_one(source: SceneSource, out: Path | None, describe: bool, settings
             mesh = source.load_mesh()
             warnings += [finding.text for finding in check_mesh(mesh, source.name, source.frame)]
             scene, misfits = dataclasses.replace(source, islands="all").make(mesh, settings)
-            if dropped := dropped_islands(scene, source.islands):
-                warnings.append(f"{source.name}: left out {dropped}; `--islands all` keeps every island")
-            scene = select_islands(scene, source.islands)
+            scene, lines = apply_rule(scene, source.islands)
+            warnings += [f"{source.name}: {line}" for line in lines]
             warnings += misfits
             if navmesh is not None:  # written first: a prepared scene implies a complete navmesh
                 scene.navmesh.save(navmesh)
-            save_prepared(scene, path, wanted, compact=True)
+            save_prepared(scene, path, wanted, compact=True, imported=out is not None)
         if not describe:
             return outcome._replace(fresh=fresh, warnings=tuple(warnings))
         scene = scene or load_prepared(path, appearance=False)

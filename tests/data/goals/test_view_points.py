@@ -208,12 +208,13 @@ def test_categories_in_lower_case_are_found():
 
 
 def test_labels_of_a_file(tmp_path):
-    """Patterns match the words of a label; the first match counts; other labels have no category."""
+    """Patterns match a label or its words; the first match counts; other labels have no category."""
     path = tmp_path / "labels.yaml"
-    path.write_text('shelf: ["*Shelf*", bookcase]\nbox: "*box_?"\nrest: ["*shelf board*"]\n')
+    path.write_text('shelf: ["*Shelf*", bookcase]\nbox: "*box_?"\nrest: ["*shelf board*", "*_Mug?"]\n')
     labels = labels_named(str(path))
     assert labels.categories == ("shelf", "box", "rest") and labels.ids == {"shelf": 0, "box": 1, "rest": 2}
-    found = {"warehouse_ShelfD_01": "shelf", "Bookcase": "shelf", "CardBox_A": "box", "shelf_board": "shelf"}
+    found = {"warehouse_ShelfD_01": "shelf", "Bookcase": "shelf", "CardBox_A": "box", "shelf_board": "shelf",
+             "retail_MugE": "rest"}  # fmt: skip
     assert {label: labels.category(label) for label in (*found, "bookcases", "chair")} == {
         **found, "bookcases": None, "chair": None}  # fmt: skip
     scene = labelled_scene([("warehouse_ShelfD", (-0.2, 0, -0.2), (0.2, 0.8, 0.2))])
