@@ -24,8 +24,8 @@ class PettingZooEnv(ParallelEnv):
         env = PettingZooEnv(NavEnv(scenes, num_envs=4, agents_per_world=4, autoreset_mode="Disabled", device="cpu"))
 
     Observations are NumPy arrays by name. A robot whose episode has ended is no longer in `agents`; it stands where it
-    is until `reset` begins an episode of all. The entry `episode` of a robot's info holds the metrics of an episode that
-    ended.
+    is until `reset` begins an episode of all. The entry `episode` of a robot's info holds the metrics of an episode
+    that ended.
 
     ArgumentError for an environment with several worlds, or another autoreset mode.
     """
