@@ -228,6 +228,24 @@ def _plane(shape: ET.Element) -> tuple[np.ndarray, np.ndarray]:
     return corners, np.array([(0, 1, 2), (0, 2, 3)])
 
 
+def level_top(mesh: TriangleMesh) -> TriangleMesh | None:
+    """A level plane itself, or the top of a flat box that lies level; None for others."""
+    height = np.ptp(mesh.vertices[:, 1])
+    if height < _LEVEL and len(mesh.vertices) == 4:
+        return mesh
+    at_top = mesh.vertices[:, 1] > mesh.vertices[:, 1].max() - _LEVEL
+    if height > _FLAT or at_top.sum() != 4:
+        return None
+    top = mesh.vertices[at_top]
+    x, _, z = (top - top.mean(0)).T
+    corners = top[np.argsort(np.arctan2(x, z))]  # faces up
+    surface = mesh.surface
+    if surface is not None:
+        rows = {name: getattr(surface, name) for name in ("material", "object_id", "category")}
+        surface = surface._replace(**{name: row[:2] for name, row in rows.items() if row is not None})
+    return mesh._replace(vertices=corners, faces=np.array([(0, 1, 2), (0, 2, 3)], mesh.faces.dtype), surface=surface)
+
+
 def cut_at(plane: TriangleMesh, low: np.ndarray, high: np.ndarray) -> TriangleMesh:
     """The part of a plane between `low` and `high` [3] along x and z; the plane itself if all or nothing is between.
 
@@ -359,13 +377,13 @@ _GROUND_MODEL = ET.fromstring(
 """Gazebo's ground, for worlds whose models lack it."""
 _DEEPEST, _MOST_PARTS, _MOST_TRIANGLES, _LISTED = 16, 100_000, 2**24, 8
 """Largest depth of nested models, number of visuals and of models, triangles of a world, and names in a message."""
-_LEVEL, _GROUND_SIDE = 0.01, 50.0
-"""Largest height of a level plane, and least side of one that is a ground, metres."""
+_LEVEL, _FLAT, _GROUND_SIDE = 0.01, 1.0, 50.0
+"""Largest height of a level plane and of a box that is a ground, and least side of a ground, metres."""
 _NARROW, _MARGIN = 4.0, 5.0
 """Side of the other models' bounds below which they are no building, and margin of ground around those, metres."""
-_LONGEST, _FAR = 200, 10_000.0
-"""Largest number of characters of a category, and of a reason; distance from the other models, metres, beyond which a
-model is left out."""
+_LONGEST, _GAP = 200, 200.0
+"""Largest number of characters of a category, and of a reason; gap to all other models, metres, beyond which models are
+left out."""
 
 
 class LeftOut(NamedTuple):
@@ -428,7 +446,7 @@ class _Reader:
         self.meshes: list[TriangleMesh] = []
         self.reasons: Counter[str] = Counter()
         self.notes: list[str] = []
-        self._is_plane: list[bool] = []
+        self._is_plane: list[bool] = []  # or box, whose top is one
         self._names: list[str] = []
         self._triangles = self._models_read = 0
         self._load = functools.cache(lambda file: load_mesh(file, up="y"))  # in the axes of the file
@@ -439,22 +457,38 @@ class _Reader:
         self.reasons[printable(reason)[:_LONGEST]] += 1
 
     def without_far_models(self) -> None:
-        """Leave out models that stand far from the others: a mesh has no coordinates that are precise for both."""
-        middles = np.array([(mesh.vertices.min(0) + mesh.vertices.max(0)) / 2 for mesh in self.meshes])
-        off = np.linalg.norm(middles - np.median(middles, axis=0), axis=1) if len(middles) else middles
-        for name, metres in zip(self._names, off, strict=True):
-            if metres > _FAR:
-                self.leave_out(f"{name[:60]!r} stands {metres / 1000.0:.0f} km from the other models")
-        near = np.flatnonzero(off <= _FAR).tolist()
+        """Leave out models beyond a wide gap: no building is that wide, and no float32 precise enough for all.
+
+        Of the models on both sides of a gap, seen along an axis, those are kept that cover more ground; large planes do
+        not count.
+        """
+        ends = [(mesh.vertices.min(0), mesh.vertices.max(0)) for mesh in self.meshes]
+        low, high = np.array(ends, np.float64).reshape(-1, 2, 3).transpose(1, 0, 2)
+        x, y, z = (high - low).T
+        grounds = np.array(self._is_plane, bool) & (np.minimum(x, z) >= _GROUND_SIDE) & (y <= _FLAT)
+        size = np.where(grounds, 0.0, x * z + 1e-6)
+        near, count = np.arange(len(low)), -1
+        while len(near) != count:
+            count = len(near)
+            for axis in range(3):
+                near = near[_largest_group(low[near, axis], high[near, axis], size[near])]
+        if len(near) == len(low):
+            return
+        kept_low, kept_high = low[near].min(0), high[near].max(0)
+        for k in sorted(set(range(len(low))) - set(near.tolist())):
+            metres = np.linalg.norm(np.maximum(0.0, np.maximum(kept_low - high[k], low[k] - kept_high)))
+            where = f"{metres / 1000.0:.0f} km" if metres >= 1000.0 else f"{metres:.0f} m"
+            self.leave_out(f"{self._names[k][:60]!r} stands {where} from the other models")
         self.meshes, self._names = [self.meshes[k] for k in near], [self._names[k] for k in near]
         self._is_plane = [self._is_plane[k] for k in near]
 
     def cut_grounds(self) -> None:
         """Cut large planes at the bounds of all else, seen from above: a ground of 100 m surrounds a building.
 
-        Around bounds that are too narrow for a building, as those of a table, some metres of ground are left.
+        Of a flat box its top is left. Bounds that are too narrow for a building, as those of a table, get a margin.
         """
-        grounds = [k for k, is_plane in enumerate(self._is_plane) if is_plane and _is_ground(self.meshes[k])]
+        planes = {k: level_top(self.meshes[k]) for k, is_plane in enumerate(self._is_plane) if is_plane}
+        grounds = {k: plane for k, plane in planes.items() if plane is not None and _is_ground(plane)}
         others = [mesh.vertices for k, mesh in enumerate(self.meshes) if k not in grounds]
         if not others:
             return
@@ -462,8 +496,10 @@ class _Reader:
         bounds = "the bounds of the other models"
         if min((high - low)[[0, 2]]) < _NARROW:
             low, high, bounds = low - _MARGIN, high + _MARGIN, f"{_MARGIN:g} m around the other models"
-        for k in grounds:
-            part = cut_at(self.meshes[k], low, high)
+        for k, plane in grounds.items():
+            part = cut_at(plane, low, high)
+            if part is plane:
+                continue
             (x, z), (to_x, to_z) = (np.ptp(mesh.vertices, axis=0)[[0, 2]] for mesh in (self.meshes[k], part))
             name, change = printable(self._names[k])[:60], f"from {x:.1f} x {z:.1f} m to {to_x:.1f} x {to_z:.1f} m"
             self.notes.append(f"ground {name!r}: cut {change}, {bounds}")
@@ -571,7 +607,7 @@ class _Reader:
         part = Part(Asset(Path()), place[:3, :3], place[:3, 3], object_id=item.number, category=item.category)
         self.meshes.append(part.labelled(part.place(found)))
         self._names.append(item.category)
-        self._is_plane.append(geometry.find("plane") is not None)
+        self._is_plane.append(geometry.find("plane") is not None or geometry.find("box") is not None)
 
     def _mesh_of(self, mesh: ET.Element, place: np.ndarray, folder: Path) -> tuple[TriangleMesh, np.ndarray]:
         """The mesh of a file, and its place with the scale of the visual. MeshError, ValueError."""
@@ -587,10 +623,19 @@ class _Reader:
         return found, place @ scale @ turn
 
 
+def _largest_group(low: np.ndarray, high: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Rows of the intervals from `low` to `high` in the largest group, by total `size`, without a gap of `_GAP`."""
+    order = np.argsort(low, kind="stable")
+    reach = np.maximum.accumulate(high[order])
+    group = np.cumsum(np.append(0, low[order][1:] > reach[:-1] + _GAP)) if len(order) else order
+    largest = np.bincount(group, size[order]).argmax() if len(order) else 0
+    return np.sort(order[group == largest])
+
+
 def _is_ground(plane: TriangleMesh) -> bool:
-    """True for a level plane that is large along both sides."""
-    x, y, z = np.ptp(plane.vertices, axis=0)
-    return y < _LEVEL and min(x, z) >= _GROUND_SIDE
+    """True for a plane that is large along both sides."""
+    x, _, z = np.ptp(plane.vertices, axis=0)
+    return bool(min(x, z) >= _GROUND_SIDE)
 
 
 def _parse(path: Path) -> ET.Element:

@@ -66,6 +66,9 @@ def around(centre, size):
     return np.array([np.subtract(centre, np.divide(size, 2)), np.add(centre, np.divide(size, 2))])
 
 
+PLANE = "<visual name='v'><geometry><plane><size>100 100</size></plane></geometry></visual>"
+
+
 def test_poses_add_up(tmp_path):
     """A model turned to the left, a link in front of it, a visual to its left: (x, y) = R (1, 2) + (10, 20)."""
     visual = box("0.2 0.4 0.6", "<pose>0 2 0.5 0 0 0</pose>")
@@ -316,12 +319,22 @@ def test_models_of_a_repository_are_found_from_its_folder_and_from_the_one_that_
         assert not str(left_out) and len(np.unique(mesh.surface.object_id)) == 2
 
 
-def test_a_far_model_is_left_out_by_name(tmp_path):
-    body = "".join(model(f"chair_{k}", link(box()), pose=f"<pose>{k} 0 0 0 0 0</pose>") for k in range(4))
-    far = model("antenna", link(box()), pose="<pose>343000 0 0 0 0 0</pose>")
-    mesh, left_out = read_world(write_world(tmp_path / "a.world", body + far))
-    assert str(left_out) == "left out 1 of 5 parts (20%): 'antenna' stands 343 km from the other models (1)"
-    assert mesh.origin == (0.0, 0.0, 0.0) and len(np.unique(mesh.surface.object_id)) == 4
+@pytest.mark.parametrize(
+    ("pose", "where"), [("343000 0 0", "343 km"), ("0 0 -4000", "4 km"), ("3 -300 0", "295 m"), ("150 0 0", "")]
+)
+def test_far_models_are_left_out_by_name(pose, where, tmp_path):
+    """A gap of 200 m to all others; the building stays, though the models that are far away are more."""
+    far = model("antenna", link(box(), box(pose="<pose>1 0 0 0 0 0</pose>")), pose=f"<pose>{pose} 0 0 0</pose>")
+    body = (
+        model("floor", link(box("9 9 1"))) + far + model("ground_plane", link(PLANE), pose=f"<pose>{pose} 0 0 0</pose>")
+    )
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", body))
+    objects = set(np.unique(mesh.surface.object_id).tolist())
+    if not where:
+        assert not left_out.reasons and objects == {1, 2, 3}
+        return
+    assert mesh.origin == (0.0, 0.0, 0.0) and objects == {1}
+    assert f"'antenna' stands {where} from the other models (2)" in str(left_out) and left_out.num_all == 4
 
 
 @pytest.mark.parametrize("name", ["{outside}/secret.sdf", "../../secret.sdf", "a" * 5000, ""])
@@ -361,9 +374,6 @@ def test_blank_lines_before_the_declaration_are_skipped(tmp_path):
     assert np.ptp(bounds(mesh), axis=0) == pytest.approx([1, 1, 2], abs=1e-5) and str(left_out) == ""
 
 
-PLANE = "<visual name='v'><geometry><plane><size>100 100</size></plane></geometry></visual>"
-
-
 def house(*more):
     """Four walls around 6 x 4 m, and further models."""
     walls = [("6 0.1 2.5", 0, 2), ("6 0.1 2.5", 0, -2), ("0.1 4 2.5", 3, 0), ("0.1 4 2.5", -3, 0)]
@@ -381,6 +391,12 @@ def test_a_ground_is_cut_at_the_building(tmp_path):
     assert solid.area == pytest.approx(6.1 * 4.1, rel=1e-4) and (solid.face_normals[:, 1] > 0.99).all()
     assert left_out.notes == ("ground 'ground_plane': cut from 125.1 x 125.1 m to 4.1 x 6.1 m, the bounds of the other "
                               "models",)  # fmt: skip
+    slab = model("asphalt", link(box("60 70 0.2")), pose="<pose>1 2 -0.1 0 0 0.3</pose>")  # its top is left
+    mesh, left_out = read_world(write_world(tmp_path / "a.world", house(slab)))
+    assert bounds(mesh, 2) == pytest.approx(np.array([(-3.05, -2.05, 0), (3.05, 2.05, 0)]), abs=1e-4)
+    solid = trimesh.Trimesh(mesh.vertices, mesh.faces[mesh.surface.object_id == 2], process=False)
+    assert solid.area == pytest.approx(6.1 * 4.1, rel=1e-4) and (solid.face_normals[:, 1] > 0.99).all()
+    assert "ground 'asphalt': cut from" in left_out.notes[0]
     mesh, left_out = read_world(write_world(tmp_path / "a.world", house(rug)))
     assert bounds(mesh, 2)[1] == pytest.approx([15, 1, 0], abs=1e-4) and left_out.notes == ()
     mesh, left_out = read_world(write_world(tmp_path / "a.world", ground))
