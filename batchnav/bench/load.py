@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from batchnav.bench.options import LoadOptions as Options
+from batchnav.data.scenes.ids import scene_ids
 from batchnav.data.scenes.load import load_scene
 from batchnav.data.scenes.prepared import load_prepared, save_prepared
 from batchnav.report.results import record, row
@@ -28,7 +29,7 @@ IMPORT = "import time, torch; start = time.perf_counter(); import batchnav; prin
 def main(options: Options) -> None:
     """Measure and print; append the results to the file with `record`."""
     rows = [row("load", "seconds", [imported() for _ in range(options.repeats)], {"what": "import batchnav"}, "cpu")]
-    for name in options.scenes:
+    for name in scene_ids(options.scenes):
         scene = load_scene(name, appearance=False)
         params = {"scene": Path(name).stem, "triangles": len(scene.mesh.faces)}
         with tempfile.TemporaryDirectory() as folder:

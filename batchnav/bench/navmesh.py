@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from batchnav.bench.options import NavmeshOptions as Options
+from batchnav.data.scenes.ids import scene_ids
 from batchnav.data.scenes.load import load_all
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.report.results import record, row
@@ -30,7 +31,7 @@ FORWARD = 0.25
 def main(options: Options) -> None:
     """Measure and print; append the results to the file with `record`."""
     device, bakes, queries = resolve_device(options.device), [], []
-    for scene in load_all(options.scenes, appearance=False):
+    for scene in load_all(scene_ids(options.scenes), appearance=False):
         mesh, name = scene.mesh, Path(scene.name).stem
         params = {"scene": name, "triangles": len(mesh.faces), "threads": num_threads()}
         seconds = measure(partial(NavMesh.bake, mesh), options.repeats)

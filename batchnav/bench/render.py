@@ -26,6 +26,7 @@ import torch
 
 from batchnav.bench.options import RenderOptions as Options
 from batchnav.data.goals.view_points import with_goals
+from batchnav.data.scenes.ids import scene_ids
 from batchnav.data.scenes.load import load_all
 from batchnav.errors import DeviceError
 from batchnav.renderers.base import Renderer
@@ -92,8 +93,10 @@ def print_results(rows: list[dict]) -> None:
 
 
 def scene_names(name: str) -> list[str]:
-    """Scene ids of a batch: the first K houses for houses:K, else the scene itself."""
-    return [f"house:{i}" for i in range(int(name.removeprefix(HOUSES)))] if name.startswith(HOUSES) else [name]
+    """Scene ids of a batch: the first K houses for houses:K, else those of `scene_ids`."""
+    count = name.removeprefix(HOUSES)
+    is_batch = name.startswith(HOUSES) and count.isdecimal() and int(count) > 0
+    return scene_ids([f"house:0-{int(count) - 1}" if is_batch else name])
 
 
 def compare(

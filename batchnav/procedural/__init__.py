@@ -23,6 +23,7 @@ from batchnav.procedural.large_floors import make_block, make_building
 from batchnav.procedural.materials.surface import make_material_library
 from batchnav.procedural.materials.textures import replace_textures, restore_textures
 from batchnav.procedural.open_plan import make_hall
+from batchnav.procedural.random_stream import LARGEST_SEED
 from batchnav.types import TriangleMesh
 
 SPLITS = {"train": range(100_000), "val": range(100_000, 110_000), "test": range(110_000, 120_000)}
@@ -74,6 +75,7 @@ __all__ = [
     "COURSE_KINDS",
     "EPISODE_FAMILIES",
     "FAMILIES",
+    "LARGEST_SEED",
     "SPLITS",
     "ScanDefects",
     "SceneFamily",

@@ -33,7 +33,7 @@ def make_course(seed: int, surface: bool = False) -> TriangleMesh:
     """The obstacle course of a seed: 20 to 110 m2 a storey; floor at y = 0, centre at x = z = 0.
 
     The same seed gives the same course, bit for bit, on every machine. `surface` is as in `make_house`. ArgumentError
-    for a seed that is not an integer >= 0.
+    for a seed that is not an integer from 0 to 2^64 - 1.
     """
     rng, solids = seeded_stream(seed), Solids(1)
     (_gates, _thin_walls, _ramp, _platforms)[seed % len(COURSE_KINDS)](rng, solids)

@@ -71,7 +71,7 @@ def make_house(seed: int, surface: bool = False) -> TriangleMesh:
     face the rooms.
 
     Args:
-        seed: an integer >= 0.
+        seed: an integer from 0 to 2^64 - 1.
         surface: True to add a surface: colours, textures, objects and categories. The triangles are the same.
 
     Raises ArgumentError for any other seed.

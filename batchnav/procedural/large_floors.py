@@ -81,7 +81,7 @@ def sample_plan(
 ) -> tuple[RandomStream, Plan]:
     """The plan of a seed, and its random stream after sampling; plans whose rooms cannot be connected are rejected.
 
-    `second_door` is as in `make_openings`. ArgumentError for a seed that is not an integer >= 0.
+    `second_door` is as in `make_openings`. ArgumentError for a seed that is not an integer from 0 to 2^64 - 1.
     """
     rng = seeded_stream(seed)
     while True:
@@ -212,7 +212,7 @@ def make_building(seed: int, surface: bool = False) -> TriangleMesh:
     """The furnished floor of a large building: 350 to 1,200 m2, mostly 30 to 60 m long; floor at y = 0.
 
     The same seed gives the same floor, bit for bit, on every machine. `surface` is as in `make_house`. ArgumentError
-    for a seed that is not an integer >= 0.
+    for a seed that is not an integer from 0 to 2^64 - 1.
     """
     rng, plan = sample_plan(seed, _corridor_layout)
     return assemble(int(seed), rng, plan, surface, REACH)
@@ -385,7 +385,7 @@ def make_block(seed: int, surface: bool = False) -> TriangleMesh:
     """The furnished room-block floor of a seed: 350 to 1,500 m2, 22 to 50 m long; floor at y = 0.
 
     The same seed gives the same floor, bit for bit, on every machine. `surface` is as in `make_house`. ArgumentError
-    for a seed that is not an integer >= 0.
+    for a seed that is not an integer from 0 to 2^64 - 1.
     """
     rng, plan = sample_plan(seed, _block_layout, _SECOND_DOOR)
     return assemble(int(seed), rng, plan, surface, REACH)

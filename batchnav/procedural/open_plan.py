@@ -29,7 +29,7 @@ def make_hall(seed: int, surface: bool = False) -> TriangleMesh:
     """The furnished open-plan room of a seed: 12 to 400 m2; floor at y = 0, centre at x = z = 0.
 
     The same seed gives the same room, bit for bit, on every machine. `surface` is as in `make_house`. ArgumentError for
-    a seed that is not an integer >= 0.
+    a seed that is not an integer from 0 to 2^64 - 1.
     """
     rng = seeded_stream(seed)
     fill = rng.pick((_shop, _shop, _office, _cafe, _lounge, _lounge, _empty))

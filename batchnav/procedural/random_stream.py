@@ -11,6 +11,9 @@ from batchnav.errors import ArgumentError
 
 T = TypeVar("T")
 
+LARGEST_SEED = 2**64 - 1
+"""Largest seed of a scene."""
+
 
 class RandomStream:
     """A stream of random numbers from one seed.
@@ -48,7 +51,7 @@ class RandomStream:
 
 
 def seeded_stream(seed: int) -> RandomStream:
-    """The random stream of a scene's seed. ArgumentError for a seed that is not an integer >= 0."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ArgumentError(f"seed: found {seed!r}, expected an integer >= 0")
+    """The random stream of a scene's seed. ArgumentError for a seed that is not an integer from 0 to LARGEST_SEED."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed <= LARGEST_SEED:
+        raise ArgumentError(f"seed: found {seed!r}, expected an integer from 0 to {LARGEST_SEED}")
     return RandomStream(int(seed))

@@ -171,6 +171,13 @@ def test_every_numeric_option_of_a_benchmark_has_bounds(name):
             assert option in ranges(options)
 
 
+def test_benchmarks_take_ranges_of_scenes():
+    scene_names = importlib.import_module("batchnav.bench.render").scene_names
+    assert scene_names("house:7200000-7200001") == ["house:7200000", "house:7200001"]
+    assert scene_names("houses:2") == scene_names("house:0-1") == ["house:0", "house:1"]
+    assert scene_names("houses:x") == ["houses:x"]  # which loading refuses, with the names of the families
+
+
 def test_the_scene_of_benchmarks():
     assert f"house:{BENCHMARK_HOUSE}" == options.SCENE
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from batchnav.data.scenes.prepared import SUFFIX, is_imported
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG
 from batchnav.data.scenes.source import is_hidden, mesh_files_in
-from batchnav.errors import MeshError
+from batchnav.errors import MeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.procedural import FAMILIES, SceneFamily
+from batchnav.procedural import FAMILIES, LARGEST_SEED, SceneFamily
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 
-_SEED_RANGES = re.compile(r"([^:]+):(\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*)", re.ASCII)
+_SEED_RANGES = re.compile(r"([^:]+):(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", re.ASCII)
 """A word, and numbers and ranges of numbers."""
 _MOST_SEEDS = 1_000_000
 """Largest number of seeds of a name."""
@@ -88,7 +88,7 @@ SceneRef = GeneratedRef | DatasetRef | SourceRef | FileRef
 
 
 def parse_scene_id(scene_id: str) -> SceneRef:
-    """The kind and the parts of a scene id; no file is read. MeshError where a seed is no whole number."""
+    """The kind and the parts of a scene id; no file is read. MeshError for a seed that is not 0 to LARGEST_SEED."""
     family, colon, seed = scene_id.partition(":")
     if colon and family in FAMILIES:
         if not (seed.isascii() and seed.isdigit()):
@@ -96,13 +96,20 @@ def parse_scene_id(scene_id: str) -> SceneRef:
                 f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{family}:7'; "
                 f"lists of scenes take several seeds, as in '{family}:0-3,7'"
             )
-        return GeneratedRef(scene_id, FAMILIES[family], int(seed))
+        return GeneratedRef(scene_id, FAMILIES[family], _seed(seed, scene_id))
     config, marker, name = scene_id.rpartition(f"{DATASET_CONFIG}:")
     if marker:
         return DatasetRef(scene_id, Path(config + DATASET_CONFIG), name)
     if family + colon in SCENE_SOURCES:
         return SourceRef(scene_id, SCENE_SOURCES[family + colon])
     return FileRef(scene_id, SCENE_SOURCES.get(Path(scene_id).suffix.lower()))
+
+
+def _seed(digits: str, name: str) -> int:
+    """The seed that the digits say, of the scene or range `name`. MeshError above LARGEST_SEED."""
+    if len(digits.lstrip("0")) > len(str(LARGEST_SEED)) or int(digits) > LARGEST_SEED:
+        raise MeshError(f"scene {shortened(name)}: found seed {shortened(digits)}, expected 0 to {LARGEST_SEED}")
+    return int(digits)
 
 
 def has_random_materials(scene_id: str) -> bool:
@@ -116,7 +123,7 @@ def has_random_materials(scene_id: str) -> bool:
 def scene_ids(names: Iterable[str]) -> list[str]:
     """Scene ids, where "FAMILY:0-3,7" expands to one id per seed, and a folder to the scenes in it.
 
-    MeshError where a range has no seeds or a folder no scenes.
+    MeshError where a range has no seeds, too many or too large ones, or a folder no scenes.
     """
     ids: list[str] = []
     if isinstance(names, (str, Path)) or not isinstance(names, Iterable):
@@ -124,7 +131,7 @@ def scene_ids(names: Iterable[str]) -> list[str]:
     for name in map(str, names):
         seeds = _SEED_RANGES.fullmatch(name)
         if seeds and (seeds[1] in FAMILIES or f"{seeds[1]}:" in SCENE_SOURCES):
-            parts = [(*map(int, part.split("-")),) for part in seeds[2].split(",")]
+            parts = [[_seed(digits, name) for digits in part.split("-")] for part in seeds[2].split(",")]
             if (count := sum(part[-1] - part[0] + 1 for part in parts)) > _MOST_SEEDS:
                 raise MeshError(f"{name}: found {count} seeds, expected at most {_MOST_SEEDS}")
             found = [f"{seeds[1]}:{seed}" for part in parts for seed in range(part[0], part[-1] + 1)]

@@ -18,7 +18,7 @@ from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.play import check_episodes, load_played_scenes
 from batchnav.data.scenes import generated, load
-from batchnav.data.scenes.ids import scene_ids
+from batchnav.data.scenes.ids import parse_scene_id, scene_ids
 from batchnav.data.scenes.load import load_all, load_scene, load_scenes
 from batchnav.data.scenes.prepared import prepare
 from batchnav.data.scenes.source import mesh_source
@@ -273,6 +273,23 @@ def test_ranges_take_any_seed_but_not_too_many():
     assert scene_ids(["house:7200000-7200002,5"]) == [f"house:{seed}" for seed in (7200000, 7200001, 7200002, 5)]
     with pytest.raises(MeshError, match="house:0-99999999999: found 100000000000 seeds, expected at most 1000000"):
         scene_ids(["house:0-99999999999"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_seeds_have_64_bits(family):
+    """The last seed makes a scene, alone and at the end of a range; a larger one is named with the bound."""
+    last = 2**64 - 1
+    assert scene_ids([f"{family}:{last - 1}-{last}"]) == [f"{family}:{last - 1}", f"{family}:{last}"]
+    assert parse_scene_id(f"{family}:{last}").seed == last
+    bake, seen = FAMILIES[family].meshes(last, surface=False)
+    assert len(bake.faces) > 0 and len(seen.faces) > 0
+    for name in (f"{family}:{last + 1}", f"{family}:5-{last + 1}", f"{family}:{'9' * 5000}"):
+        with pytest.raises(MeshError, match=f"scene '{family}:.*: found seed .*, expected 0 to {last}"):
+            scene_ids([name])
+    with pytest.raises(MeshError, match=f"found seed '{last + 1}', expected 0 to {last}"):
+        load_scene(f"{family}:{last + 1}")
+    with pytest.raises(ArgumentError, match=f"seed: found {last + 1}, expected an integer from 0 to {last}"):
+        FAMILIES[family].meshes(last + 1, surface=False)
 
 
 def test_house_by_seed():
