@@ -15,6 +15,7 @@ from batchnav.errors import ConfigError
 from batchnav.mapping.memory import MemoryMapper
 from batchnav.mapping.observations import WAYPOINT
 from batchnav.mapping.search_mapper import SearchMapper
+from batchnav.mapping.waypoint import SAME_PLACE
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 GOAL_SENSOR = "pointgoal"
@@ -24,9 +25,6 @@ MAX_BEARING_TURNS = 0.501
 whose goal lies exactly between two headings would turn to and fro."""
 MAX_PASSES = 6
 """Steps aside, near a goal that is nearer than half a step, after which an agent stops."""
-
-SAME_PLACE = 1e-5
-"""Metres in the plane below which an agent stands at its goal, whatever the goal's height in its file."""
 
 
 class ForwardAgent:
@@ -56,7 +54,8 @@ class ForwardAgent:
         in_plane = observations[GOAL_SENSOR][:, 0]
         if self._goal is None:
             return in_plane
-        return torch.where(in_plane < SAME_PLACE, 0.0, torch.hypot(in_plane, (self._goal - self._position)[:, 1]))
+        in_space = torch.hypot(in_plane, (self._goal - self._position)[:, 1])
+        return torch.where(in_plane < float(SAME_PLACE), 0.0, in_space)
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
         """Actions outside the stopping radius, i64 [N]."""

@@ -34,6 +34,9 @@ from batchnav.runtime.kernels.synchronization import atomic_min
 LOOKAHEAD = 24
 """Number of next path cells that are tested for a line of sight, and shown on the egocentric map."""
 _TWO = np.float32(2.0)
+SAME_PLACE = np.float32(1e-5)
+"""Metres in the plane below which an agent stands at its goal, whatever the goal's height in its file: the path to it
+has no length."""
 SCAN_BEARING = np.float32(math.pi / 2)
 """Bearing of the waypoint during the initial scan and without a target, radians: a quarter turn to the left."""
 
@@ -91,7 +94,7 @@ def find_waypoint(lane, lanes, i, row, agents, state, search_out):
 def _goal_distance(i, agents):
     """Distance of the goal in space, metres, as success measures it; the goal sensor's is that in the plane."""
     in_plane, rise = agents.goal[i, 0], agents.goal_level[i, 1] - agents.position[i, 1]
-    if rise == np.float32(0.0):
+    if rise == np.float32(0.0) or in_plane < SAME_PLACE:
         return in_plane
     return np.float32(math.sqrt(in_plane * in_plane + rise * rise))
 

@@ -206,7 +206,7 @@ def caption(recording: Recording, step: int) -> str:
     text = f"step {step + 1} of {len(recording.positions)}"
     if recording.goal is not None:
         gap = recording.goal - recording.positions[step]
-        text += f", goal {np.hypot(gap[0], gap[2]):.1f} m away"
+        text += f", goal {np.linalg.norm(gap):.1f} m away"
     return f"{text}; {outcome(recording)}" if step == len(recording.positions) - 1 else text
 
 

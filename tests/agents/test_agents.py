@@ -18,6 +18,7 @@ import torch
 from batchnav.agents.registry import agent_config, make_reference_agent
 from batchnav.agents.shortest_path import ShortestPathAgent
 from batchnav.agents.simple import ForwardAgent, GreedyAgent, RandomAgent
+from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.evaluation.play import evaluate, record
@@ -328,17 +329,43 @@ def ramp():
     return make_scene("ramp", TriangleMesh(corners, np.array([(0, 1, 2), (0, 2, 3)], np.int32)))
 
 
-@pytest.mark.parametrize("agent", ["forward", "greedy", "map_planner", "shortest_path"])
-def test_agents_on_a_slope_stop_where_success_counts(agent, ramp):
-    """After whole steps downhill, the goal is 0.195 m away in the plane, which is 0.204 m in space: one more step."""
+def downhill(ramp):
+    """Episodes whose goal, after whole steps, is 0.195 m away in the plane and 0.204 m in space: one more step."""
     starts = np.array([(1.0 + 0.3 * k, -0.3, 0.5 + 0.3 * k) for k in range(9)], np.float32)
     goals = starts + np.array([(1.195 + 0.25 * k, -0.36, 0.0) for k in range(9)], np.float32)
     starts, goals = ramp.navmesh.snap(starts), ramp.navmesh.snap(goals)
     heading, scene = np.full(9, EAST, np.float32), torch.zeros(9, dtype=torch.int32)
-    episodes = EpisodeTable(scene, *map(torch.from_numpy, (starts, heading, goals)))
+    return EpisodeTable(scene, *map(torch.from_numpy, (starts, heading, goals)))
+
+
+@pytest.mark.parametrize("agent", ["forward", "greedy", "map_planner", "shortest_path"])
+def test_agents_on_a_slope_stop_where_success_counts(agent, ramp):
     config = agent_config(agent, PointNavEnv([ramp], 1, "cpu", sensors=()).config)
-    env = PointNavEnv([ramp], 9, "cpu", episodes=episodes, config=config)
+    env = PointNavEnv([ramp], 9, "cpu", episodes=downhill(ramp), config=config)
     found = evaluate(make_reference_agent(agent, env), env, 9)
+    assert found["success"].all() and (found["distance_to_goal"] < 0.1).all()
+
+
+@pytest.mark.parametrize("agent", ["orca", "wait_and_go", "predictive"])
+def test_agents_among_people_on_a_slope_stop_where_success_counts(agent, ramp):
+    """The agents start one step and 0.195 m in the plane before their goals; people may stand in the way."""
+    table, config = downhill(ramp), agent_config(agent, PRESETS["socialnav_houses"])
+    rules = {"human_collision_ends": "never", "success_distance": 0.2, "max_steps": 200}
+    env = NavEnv([ramp], 9, "cpu", task="socialnav", config=config, episodes=table, people=(1, 1), **rules)
+    found = evaluate(make_reference_agent(agent, env), env, 9)
+    assert found["success"].all() and (found["distance_to_goal"] < 0.2).all()
+
+
+@pytest.mark.parametrize("agent", ["greedy", "map_planner", "shortest_path"])
+@pytest.mark.parametrize("above", [-0.06, 0.06])
+def test_goals_of_another_height_than_the_floor(agent, above, room):
+    """A step before the goal is 0.196 m away in the plane and 0.205 m in space, along the path too."""
+    table = make_env(room, [(0.5, 5.0 + 0.1 * k, EAST, 1.696 + 0.25 * k, 5.0 + 0.1 * k) for k in range(5)])
+    episodes = table.task.episodes
+    episodes.goal[:, 1] += above
+    config = agent_config(agent, table.config)
+    env = PointNavEnv([room], 5, "cpu", episodes=episodes, config=config)
+    found = evaluate(make_reference_agent(agent, env), env, 5)
     assert found["success"].all() and (found["distance_to_goal"] < 0.1).all()
 
 
