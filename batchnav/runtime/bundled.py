@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from batchnav.errors import BatchnavError, CheckpointError, ConfigError, EpisodeError
@@ -62,12 +62,20 @@ def find_episodes(name: str | Path) -> Path:
     return _find(name, [EPISODES], "*.json.gz", "episode file", EpisodeError)
 
 
-def find_split(split: str, episode_file: str) -> Path:
-    """The fixed episode file of a split, by a task's pattern (`Task.episode_file`). EpisodeError if not found."""
+def find_split(split: str, episode_file: str, all_files: Iterable[str] = ()) -> Path:
+    """The fixed episode file of a split. EpisodeError if not found, which lists the splits of the task.
+
+    Args:
+        split: name of the split.
+        episode_file: pattern of the task's files (`Task.episode_file`).
+        all_files: patterns of all tasks, so that files of others are not listed.
+    """
     path = EPISODES / episode_file.format(split=split)
     if not path.is_file():
         before, _, after = episode_file.partition("{split}")
-        files = sorted(file.name for file in EPISODES.glob(f"{before}*{after}"))
+        longer = {each.partition("{split}")[0] for each in all_files}
+        of_others = tuple(prefix for prefix in longer if len(prefix) > len(before))
+        files = sorted(f.name for f in EPISODES.glob(f"{before}*{after}") if not f.name.startswith(of_others))
         known = ", ".join(name.removeprefix(before).removesuffix(after) for name in files)
         raise EpisodeError(f"split: found {split}, expected one of {known}: there is no {path.name}")
     return path

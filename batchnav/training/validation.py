@@ -32,7 +32,8 @@ class Validation:
 
     def __init__(self, config: TrainingConfig, policy: ActorCritic, ranks: Ranks):
         self.ranks = ranks
-        path = find_split(config.eval_split, TASKS[config.env.task_name].episode_file)
+        files = {name: task.episode_file for name, task in TASKS.items()}
+        path = find_split(config.eval_split, files[config.env.task_name], files.values())
         dataset = load_episodes(path)
         mine = dataset.with_episodes(ranks.shard(dataset.episodes))
         played = replace(config, env=config.acting_env.with_fixed_cameras)

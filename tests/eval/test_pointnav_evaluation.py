@@ -368,3 +368,6 @@ def test_what_a_task_does_not_know_is_named(rooms, tmp_path):
         program.main(program.Options(task="fly", agents=("random",), **options))
     with pytest.raises(EpisodeError, match="split: found building, expected one of test, val: there is no starts_buil"):
         program.main(program.Options(task="flee", agents=("random",), split="building", device="cpu"))
+    splits = "block, building, course, hall, scan, test, val, wide_test, wide_val"  # those of PointNav alone
+    with pytest.raises(EpisodeError, match=f"split: found wrong, expected one of {splits}: there is no wrong.json.gz"):
+        program.main(program.Options(agents=("random",), split="wrong", device="cpu"))
