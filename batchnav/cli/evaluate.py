@@ -8,7 +8,8 @@
 
 Each agent plays every episode once, in the environment of its training, or of its task. `--agent-radius` and others
 change it. `--env.KEY VALUE` after the agents changes any key of training's section `env`, which `batchnav train
---help-all` lists: `batchnav evaluate greedy --env.body.turn-angle-deg 30`.
+--help-all` lists: `batchnav evaluate greedy --env.body.turn-angle-deg 30`. Tables, report and results.json say what
+was changed.
 
 SPL uses the geodesic distance of the navmesh at the start, as in Habitat; episodes whose file states another distance
 are listed. The command prints tables and writes `results.json` to --out
@@ -19,22 +20,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import tyro
 
+from batchnav.cli.changes import Changes, parse_with_changes
 from batchnav.cli.console import check_options
 from batchnav.cli.names import check_agents, check_episodes, check_given
 from batchnav.config import bounded
 from batchnav.data.files import SCENES_DIR
-from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.garbage_collection import collection_paused
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Changes):
     """Options of `batchnav evaluate`."""
 
     agents: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -70,24 +71,6 @@ class Options:
     """Take the policy's most probable actions. Default: sample them, as Habitat's evaluation does."""
     seed: int = bounded(0, 0, 2**62)
     """Seed for action sampling."""
-    camera_height: float | None = None
-    """Height of the main camera above the floor, metres. Default: the height in training."""
-    hfov_deg: float | None = None
-    """Horizontal field of view of the main camera, degrees. Default: the field of view in training."""
-    camera_info: Path | None = None
-    """Calibration file of the main camera (YAML of ROS's camera_calibration), resized to the policy's image. Default:
-    the lens in training."""
-    agent_radius: float | None = None
-    """Radius of the body, metres; navmeshes of prepared and procedural scenes are baked for it. Default: the radius in
-    training, or that of the preset or task."""
-    agent_height: float | None = None
-    """Height of the body, metres. Default: the height in training, or that of the preset or task."""
-    depth_noise: float | None = None
-    """Multiplier of the noise of depth: 1 is that of a real camera, 0 none. Default: the noise in training."""
-    actuation_noise: float | None = None
-    """Multiplier of the noise of steps and turns: 1 is that of a real robot, 0 none. Default: the noise in training."""
-    env: tyro.conf.Suppress[tuple[str, ...]] = ()
-    """Words of the options `--env.KEY VALUE`."""
     out: Path | None = None
     """Folder for results.json and the report. Default: a subfolder of the policy's folder, or of runs."""
     report: bool = False
@@ -131,15 +114,8 @@ def main(options: Options) -> None:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """The options of a command line. Those of `env` are parsed with the agents' environments as defaults."""
-    words: list[str] = []
-    changes: list[str] = []
-    kept = words
-    for word in arguments:
-        if word.startswith("--"):
-            kept = changes if word.startswith("--env.") else words
-        kept.append(word)
-    return replace(parse_options(Options, "batchnav evaluate", words, __doc__), env=tuple(changes))
+    """The options of a command line."""
+    return parse_with_changes(Options, "batchnav evaluate", arguments, __doc__)
 
 
 def command(arguments: Sequence[str]) -> None:

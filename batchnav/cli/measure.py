@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchnav.agents.registry import REFERENCE_AGENTS
+from batchnav.cli.changes import changed_environment
 from batchnav.cli.console import part_of, show
 from batchnav.cli.interrupts import interrupted_with
-from batchnav.config import to_dict, validate
-from batchnav.envs.config import NavConfig, with_camera, with_options
+from batchnav.config import to_dict
+from batchnav.envs.config import changed_settings, settings_text
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError, few
 from batchnav.evaluation.players import (
@@ -35,7 +35,6 @@ from batchnav.report.paper import group_seeds, plot_curves, write_table
 from batchnav.report.results import append_rows, print_agents, print_scenes
 from batchnav.report.robustness import UNDISTURBED, write_robustness
 from batchnav.runtime.bundled import bundled_name, find_episodes, find_policy, find_split
-from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
 from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.files import check_writable, replacing
@@ -50,16 +49,13 @@ if TYPE_CHECKING:
 
 NUM_VIDEOS, VIDEO_MAP_SIZE = 6, 360
 """Number of episodes shown in videos, and the longer side of their maps, pixels."""
-SHARED_WITH_VIEWER = (
-    "preset", "scenes_dir", "content_scenes", "skip_missing", "device", "renderer", "deterministic", "agent_radius",
-    "agent_height",
-)  # fmt: skip
-"""Options that `batchnav view` has too."""
-CHANGES = {
+SHARED_WITH_VIEWER = "preset", "scenes_dir", "content_scenes", "skip_missing", "device", "renderer", "deterministic"
+"""Options that `batchnav view` has too, beside those of `Changes`."""
+IN_FOLDER = {
     "camera_height": "{:g}m", "hfov_deg": "{:g}deg", "agent_radius": "radius_{:g}m", "agent_height": "tall_{:g}m",
     "depth_noise": "depth_noise_{:g}", "actuation_noise": "actuation_noise_{:g}",
 }  # fmt: skip
-"""Options that change a setting of the environment, each with what it adds to the name of the results' folder."""
+"""What the options of `Changes.given` add to the name of the results' folder."""
 _LONGEST = 80
 """Most characters that `--env` options add to the name of the results' folder."""
 MAX_LISTED = 20
@@ -77,7 +73,9 @@ def measure(options: Options, ranks: Ranks) -> None:
         options.agents, ranks.device, options.task, options.deterministic, options.seed, options.preset
     )
     for player in players.values():
-        player.config = changed_environment(player.config, options)
+        before = player.config
+        player.config = changed_environment(before, options)
+        player.changes = changed_settings(before, player.config)
     first = next(iter(players.values()))
     out = options.out or default_folder(options, first.config.task_name)
     if options.maps and not first.config.has_map:
@@ -93,10 +91,13 @@ def measure(options: Options, ranks: Ranks) -> None:
     # The report compares with fast agents only; agents that need images take as long as policies.
     quick = [name for name in task.reference_agents if not REFERENCE_AGENTS[name].needs_images]
     others = [name for name in quick if options.report and name not in players]
-    compared = players | {name: ReferencePlayer(name, first.config) for name in others}
+    compared = players | {name: ReferencePlayer(name, first.config, first.changes) for name in others}
     if ranks.is_rank_zero and ranks.device.type == "cpu" and "shortest_path" in compared:
         precompile(SHORTEST_PATH_KERNELS, env_config=to_dict(first.config))
-    path = find_episodes(options.episodes) if options.episodes else find_split(options.split, task.episode_file)
+    if options.episodes:
+        path = find_episodes(options.episodes)
+    else:
+        path = find_split(options.split, task.episode_file, (each.episode_file for each in TASKS.values()))
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     evaluation = Evaluation(
         path,
@@ -128,24 +129,6 @@ def measure(options: Options, ranks: Ranks) -> None:
             write_comparison(options, evaluation, played, out)
 
 
-@dataclass(frozen=True)
-class _Environment:
-    """The section of a training run's configuration that evaluation can change."""
-
-    env: NavConfig
-
-
-def changed_environment(config: NavConfig, options: Options) -> NavConfig:
-    """An agent's environment with the changes of the options. ConfigError for an invalid value."""
-    config = with_camera(config, None, options.hfov_deg, options.camera_info)
-    given = {name: value for name in CHANGES if (value := getattr(options, name)) is not None}
-    config = with_options(config, given)
-    if options.env:
-        config = parse_options(_Environment, "batchnav evaluate", options.env, default=_Environment(config)).env
-        validate(config)
-    return config
-
-
 def written_results(written: Mapping[str, Path], names: Sequence[str]) -> str:
     """The files with the results of some agents, and the names of the others; empty where no results were written."""
     if not written:
@@ -163,9 +146,8 @@ def disturb(evaluation: Evaluation, played: Played, out: Path) -> None:
         found[condition.name] = evaluation.play(DisturbedPlayer(player, condition)).overall
     if not evaluation.ranks.is_rank_zero:
         return
-    write_robustness(
-        f"{player.name} on {evaluation.path.name}", found, TASKS[player.config.task_name].metric_specs, out
-    )
+    title = f"{player.name} on {evaluation.path.name}{in_brackets(player.changes)}"
+    write_robustness(title, found, TASKS[player.config.task_name].metric_specs, out)
     if left_out := [condition.name for condition in CONDITIONS if condition not in used]:
         show(f"not measured, since they do not apply to this agent: {', '.join(left_out)}")
     show(f"robustness: {out / 'robustness.webp'}")
@@ -176,7 +158,8 @@ def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[s
     first = next(iter(played.values())).player
     if len(played) > 1:
         overall = {name: found.overall for name, found in played.items()}
-        print_agents(f"agents on {evaluation.path.name}", overall, TASKS[first.config.task_name].metric_specs)
+        title = f"agents on {evaluation.path.name}{in_brackets(changes_of(played))}"
+        print_agents(title, overall, TASKS[first.config.task_name].metric_specs)
     for_paper(options, played, out)
     if options.report:
         show(f"report: {write_report(out, evaluation, played, options.report_episodes)}")
@@ -199,7 +182,8 @@ def for_paper(options: Options, played: Mapping[str, Played], out: Path) -> None
     """Print and write the table, and write the plot, where the options ask for them."""
     metrics = TASKS[next(iter(played.values())).player.config.task_name].metric_specs
     if options.table != "none":
-        file, text = write_table(out, options.table, {name: each.overall for name, each in played.items()}, metrics)
+        overall = {name: each.overall for name, each in played.items()}
+        file, text = write_table(out, options.table, overall, metrics, settings_text(changes_of(played)))
         for line in text.splitlines():
             show(line)
         show(f"table: {file}")
@@ -219,21 +203,28 @@ def run_folders(players: Mapping[str, Player]) -> list[Path]:
     return folders
 
 
+def changes_of(played: Mapping[str, Played]) -> dict[str, Any]:
+    """Settings that the options changed for any of the agents."""
+    return {name: value for each in played.values() for name, value in each.player.changes.items()}
+
+
+def in_brackets(changes: Mapping[str, Any]) -> str:
+    """Changed settings as the end of a title; empty without any."""
+    return f" ({settings_text(changes)})" if changes else ""
+
+
 def next_steps(options: Options, task: str) -> list[str]:
     """Lines with commands that show what the agents did: a report, and the viewer."""
     episodes = ("--split", options.split) if options.episodes is None else ("--episodes", options.episodes)
     lines = []
     if not options.report:
-        names = dict.fromkeys((*SHARED_WITH_VIEWER, "num_envs", "seed", "camera_info", *CHANGES))
-        again = chosen(options, *names, "out")
+        again = *chosen(options, *SHARED_WITH_VIEWER, "num_envs", "seed", "out"), *options.words
         evaluate = "batchnav", "evaluate", *options.agents, "--task", task, *episodes, *again, "--report", *options.env
         lines.append(next_command("write a report", *evaluate))
-    if options.env:  # the viewer has no such options
-        return lines
     file = TASKS[task].episode_file.format(split=options.split).removesuffix(".json.gz")
     shown, its_task = options.episodes or file, () if task == "pointnav" else ("--task", task)
-    again = chosen(options, *SHARED_WITH_VIEWER)
-    view = "batchnav", "view", "--episodes", shown, *its_task, *again, "--agents", *options.agents
+    again = *chosen(options, *SHARED_WITH_VIEWER), *options.words
+    view = "batchnav", "view", "--episodes", shown, *its_task, *again, "--agents", *options.agents, *options.env
     lines.append(next_command("watch them in the browser", *view))
     return lines
 
@@ -282,8 +273,7 @@ def default_folder(options: Options, task: str = DEFAULT_TASK) -> Path:
     words = options.agents
     played = options.split if options.episodes is None else options.episodes.name.partition(".")[0]
     played += "" if options.preset is None else f"_{options.preset}"
-    given = {name: value for name in CHANGES if (value := getattr(options, name)) is not None}
-    played += "".join(f"_{CHANGES[name].format(value)}" for name, value in given.items())
+    played += "".join(f"_{IN_FOLDER[name].format(value)}" for name, value in options.given.items())
     played += re.sub(r"[^\w.]+", "_", " ".join(("", *options.env)).replace("--env.", ""))[:_LONGEST].rstrip("_")
     played += "" if options.camera_info is None else f"_{options.camera_info.stem}"
     played_as = played if task == DEFAULT_TASK else f"{task}_{played}"
@@ -303,4 +293,4 @@ def print_results(name: str, played: Played, episodes: str) -> None:
         show(line)
     if len(played.mismatches) > MAX_LISTED:
         show(f"... and {len(played.mismatches) - MAX_LISTED} more such episodes, see results.json")
-    print_agents(f"{name} agent on {episodes}", {name: played.overall}, metrics)
+    print_agents(f"{name} agent on {episodes}{in_brackets(played.player.changes)}", {name: played.overall}, metrics)

@@ -4,6 +4,7 @@
     batchnav view my/scan.glb --agents runs/mine runs/other
     batchnav view --episodes val --agents pointnav_h200 shortest_path
     batchnav view --task objectnav --episodes objectnav_val --agents map_searcher
+    batchnav view house:7 --agents greedy --agent-radius 0.18 --env.body.turn-angle-deg 30
 
 The command serves a page at http://127.0.0.1:8080 and needs no display. Over ssh, forward the port:
 `ssh -L 8080:localhost:8080 MACHINE`. `docs/howto/viewer.md` describes the page and its keys.
@@ -20,11 +21,11 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from batchnav.cli.changes import Changes, changed_environment, parse_with_changes
 from batchnav.cli.console import part_of, show
 from batchnav.cli.interrupts import STATUS
 from batchnav.cli.names import check_agents, check_episodes, check_scenes
 from batchnav.data.files import SCENES_DIR
-from batchnav.runtime.command_line import parse_options
 from batchnav.runtime.console import next_command
 from batchnav.runtime.garbage_collection import collection_paused
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Changes):
     """Options of `batchnav view`."""
 
     scenes: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -60,11 +61,6 @@ class Options:
     """Renderer. "auto" times both on a few batches and takes the faster one."""
     deterministic: tyro.conf.FlagCreatePairsOff[bool] = False
     """Take the policy's most probable actions. Default: sample them, as Habitat's evaluation does."""
-    agent_radius: float | None = None
-    """Radius of the body, metres; navmeshes of prepared and procedural scenes are baked for it. Default: the radius in
-    training, or that of the preset or task."""
-    agent_height: float | None = None
-    """Height of the body, metres. Default: the height in training, or that of the preset or task."""
     host: str = "127.0.0.1"
     """Address of the server. 0.0.0.0 accepts connections from other machines that know the token in the printed
     address."""
@@ -104,41 +100,38 @@ def next_step(options: Options) -> str:
     task: tuple[str, ...] = () if options.task in (None, "pointnav") else ("--task", options.task)
     task += () if options.preset is None else ("--preset", options.preset)
     agent = "shortest_path" if task else "pointnav_waypoint_small"
-    for name in ("agent_radius", "agent_height"):
-        if (value := getattr(options, name)) is not None:
-            task += f"--{name.replace('_', '-')}", f"{value:g}"
+    changed = *task, *options.words
     if not options.agents:
-        words = ("view", *options.scenes, *episodes, *task, *folder, "--agents", agent)
+        words = ("view", *options.scenes, *episodes, *changed, *folder, "--agents", agent, *options.env)
         return next_command("watch an agent in them", "batchnav", *words)
     if episodes:
-        words = ("evaluate", *options.agents, *episodes, *task, *folder, "--report")
+        words = ("evaluate", *options.agents, *episodes, *changed, *folder, "--report", *options.env)
         return next_command("measure the agents", "batchnav", *words)
-    words = ("data", "make-episodes", *options.scenes, *task, "--out", "episodes.json.gz")
+    body = Changes(agent_radius=options.agent_radius, agent_height=options.agent_height).words
+    words = ("data", "make-episodes", *options.scenes, *task, *body, "--out", "episodes.json.gz")
     return next_command("make episodes in them", "batchnav", *words)
 
 
 def parse(arguments: Sequence[str]) -> Options:
     """The options of a command line."""
-    return parse_options(Options, "batchnav view", arguments, __doc__)
+    return parse_with_changes(Options, "batchnav view", arguments, __doc__)
 
 
 def session_of(options: Options) -> Session:
     """The viewer's session: scenes, episodes and agents."""
-    from batchnav.envs.config import with_body
     from batchnav.evaluation.players import environment_of, find_players
     from batchnav.runtime.bundled import find_episodes
     from batchnav.runtime.device import resolve_device
     from batchnav.view.viewer.session import open_session
 
     device = resolve_device(options.device)
-    body = options.agent_radius, options.agent_height
     players, config = {}, None
     if options.agents:
         players = find_players(options.agents, device, options.task, options.deterministic, preset=options.preset)
         for player in players.values():
-            player.config = with_body(player.config, *body)
+            player.config = changed_environment(player.config, options)
     else:
-        config = with_body(environment_of(options.task, options.preset), *body)
+        config = changed_environment(environment_of(options.task, options.preset), options)
     path = None if options.episodes is None else find_episodes(options.episodes)
     where = options.renderer, options.scenes_dir
     return open_session(options.scenes, path, players, device, *where, config, part_of(options))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from batchnav.config import CHOICES, KINDS, Sections, from_dict, sectioned
+from batchnav.config import CHOICES, KINDS, Sections, from_dict, sectioned, to_dict
 from batchnav.data.formats.multion import CYLINDERS
 from batchnav.data.goals.rules import LABELS
 from batchnav.envs.observations import SOURCES, goal_images_of, observation_sources
@@ -285,6 +285,25 @@ def with_camera(
         lens = vars(load_camera_info(camera_info, **kept))
         changes |= {name: lens[name] for name in _LENS}
     return with_options(config, changes)
+
+
+def changed_settings(before: NavConfig, after: NavConfig) -> dict[str, Any]:
+    """Values of `after` that differ from those of `before`, by their path, as "body.agent_radius"."""
+
+    def walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any]]:
+        for name, value in new.items():
+            known = old.get(name) if isinstance(old, dict) else None
+            if isinstance(value, dict) and value:
+                yield from walk(known, value, f"{path}{name}.")
+            elif value != known:
+                yield f"{path}{name}", value
+
+    return dict(walk(to_dict(before), to_dict(after), ""))
+
+
+def settings_text(changes: Mapping[str, Any]) -> str:
+    """Changed settings as text: "body.agent_radius 0.3, depth.depth_noise 1.0"."""
+    return ", ".join(f"{name} {value}" for name, value in changes.items())
 
 
 def with_body(config: NavConfig, agent_radius: float | None, agent_height: float | None) -> NavConfig:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -34,6 +34,8 @@ class Player(Protocol):
     """Name in tables and results."""
     config: NavConfig
     """Environment of its recordings: has the sensors whose images are shown."""
+    changes: Mapping[str, Any]
+    """Settings of `config` that differ from the agent's own environment, as `changed_settings`."""
 
     @property
     def env_config(self) -> NavConfig:
@@ -60,6 +62,7 @@ class PolicyPlayer:
         self.deterministic, self.seed, self.info = deterministic, seed, self.policy.info
         self.name = policy_name(checkpoint)
         self.config = config_of(self.info)
+        self.changes: Mapping[str, Any] = {}
         self._cameras = self.config.all_cameras  # of the last environment; a warning is logged once
 
     @property
@@ -101,6 +104,7 @@ class ReferencePlayer:
 
     name: str
     config: NavConfig
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         if reference_agent(self.name).needs_images:

@@ -77,7 +77,7 @@ class DisturbedPlayer:
 
     def __init__(self, player: Player, condition: Condition):
         self.player, self.condition, self.name = player, condition, condition.name
-        self.config = condition.config(player.config)
+        self.config, self.changes = condition.config(player.config), player.changes
 
     @property
     def env_config(self) -> NavConfig:

@@ -19,7 +19,7 @@ from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.data.goals import GOALS
 from batchnav.data.goals.kind import distance_mismatches
 from batchnav.data.play import check_kind, load_played_scenes, placed
-from batchnav.envs.config import NavConfig
+from batchnav.envs.config import NavConfig, settings_text
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import goal_categories_of, goal_images_of
 from batchnav.errors import ArgumentError, BatchnavError
@@ -201,7 +201,7 @@ class Evaluation:
         )
 
     def describe(self, player: Player) -> dict[str, str]:
-        """Episodes and task of a player in words, for the head of a report."""
+        """Episodes, task and changed settings of a player in words, for the head of a report."""
         camera, body, task = player.config.camera, player.config.body, player.config.task
         most = "" if body.is_discrete else "at most "
         return {
@@ -210,6 +210,7 @@ class Evaluation:
             f"from {camera.camera_height:g} m, "
             f"turns of {most}{body.widest_turn_deg:g}°, steps of {most}{body.longest_step:g} m; "
             + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in to_dict(task).items()),
+            **({"changed settings": settings_text(player.changes)} if player.changes else {}),
         }
 
 
@@ -322,11 +323,12 @@ def _row(group: str, label: str, kinds: np.ndarray, names: Sequence[str]) -> Fai
 def result_rows(evaluation: Evaluation, played: Played) -> list[dict[str, Any]]:
     """Rows for eval/results/TASK.jsonl: one for each headline metric of the task.
 
-    The parameters of a policy hold `policy_sha256`: the first 16 hex digits of the SHA-256 of its file.
+    The parameters of a policy hold `policy_sha256`: the first 16 hex digits of the SHA-256 of its file. Those of an
+    agent in another environment than its own hold `changes`.
     """
     player = played.player
     params = {"agent": player.name, "split": evaluation.split, "episodes": len(evaluation.episodes)}
-    params |= non_default_settings(player.config)
+    params |= non_default_settings(player.config) | ({"changes": dict(player.changes)} if player.changes else {})
     if isinstance(player, PolicyPlayer):
         params |= {"checkpoint": "/".join(player.checkpoint.parts[-2:]), "policy_sha256": player.sha256}
         params |= {"sample": not player.deterministic, "renderer": evaluation.renderer}
@@ -365,6 +367,7 @@ def write_results(path: Path, evaluation: Evaluation, played: Played) -> None:
     data = {
         "agent": played.player.name, "episodes_file": str(evaluation.path),
         "env": to_dict(played.player.config),
+        **({"changes": dict(played.player.changes)} if played.player.changes else {}),
         "overall": _summary(played.overall),
         "scenes": {scene: _summary(summary) for scene, summary in played.scenes.items()},
         **({"failures": table} if table else {}),

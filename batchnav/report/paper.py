@@ -39,7 +39,7 @@ _LATEX |= {c: f"\\{c}" for c in "&%$#_{}"}
 # Tables
 
 
-def table(kind: TableKind, agents: Mapping[str, Summary], metrics: Sequence[Metric]) -> str:
+def table(kind: TableKind, agents: Mapping[str, Summary], metrics: Sequence[Metric], changed: str = "") -> str:
     """A table of agents. LaTeX (booktabs) and Markdown: a row per agent, headline metrics with 95% intervals.
 
     CSV: a row per agent and shown metric, with both intervals in columns of their own.
@@ -48,6 +48,7 @@ def table(kind: TableKind, agents: Mapping[str, Summary], metrics: Sequence[Metr
         kind: "latex", "csv" or "markdown".
         agents: means and intervals by agent name.
         metrics: the task's descriptions of its metrics.
+        changed: settings that differ from the agents' own environments, for the caption.
     """
     if kind == "csv":
         return _csv(agents, [m for m in metrics if m.shown])
@@ -56,6 +57,7 @@ def table(kind: TableKind, agents: Mapping[str, Summary], metrics: Sequence[Metr
     header = ["agent", *map(in_words, names)]
     first = next(iter(agents.values()))[names[0]]
     caption = f"Means over {first.count} episodes in {first.scenes} scenes, with 95% intervals over episodes."
+    caption += f" Settings: {changed}." if changed else ""
     if kind == "latex":
         return _latex(header, rows, caption)
     lines = [header, ["---", *["---:"] * len(names)], *([_plain(cell) for cell in row] for row in rows)]
@@ -63,10 +65,10 @@ def table(kind: TableKind, agents: Mapping[str, Summary], metrics: Sequence[Metr
 
 
 def write_table(
-    folder: Path, kind: TableKind, agents: Mapping[str, Summary], metrics: Sequence[Metric]
+    folder: Path, kind: TableKind, agents: Mapping[str, Summary], metrics: Sequence[Metric], changed: str = ""
 ) -> tuple[Path, str]:
     """Write `table` to a file in a folder; returns the file and its text."""
-    file, text = folder / f"table{SUFFIXES[kind]}", table(kind, agents, metrics)
+    file, text = folder / f"table{SUFFIXES[kind]}", table(kind, agents, metrics, changed)
     with replacing(file, BatchnavError) as part:
         part.write_text(text, encoding="utf-8")
     return file, text

@@ -86,13 +86,17 @@ TRAINED_BY = {
 """Training command by frames, encoder and sensors, for agents that can be trained with the current version."""
 
 
+_CHANGED = {"camera_height", "hfov_deg", "changes"}
+"""Parameters of rows of agents in other environments than their own."""
+
+
 def leaderboard() -> str:
     """Table with a line per agent, best SPL on `val` first: success and SPL on each split, date, commit, command."""
     lines: dict[Agent, dict[tuple[str, str], Row]] = {}
     names: dict[tuple[int | None, int, str], str] = {}
     for row in wanted_rows("pointnav", parse(f"metric=success|spl split={'|'.join(EPISODE_FAMILIES)} sample=|True")):
         params = row["params"]
-        if params.get("renderer", "raycast") == "raycast" and not {"camera_height", "hfov_deg"} & params.keys():
+        if params.get("renderer", "raycast") == "raycast" and not _CHANGED & params.keys():
             notes = [params[name] for name in ("encoder", "sensors") if params.get(name)]
             if params.get("initial_scan") and params.get("frames"):  # reference agents differ by name
                 notes.append("initial scan")

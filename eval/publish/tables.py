@@ -120,6 +120,10 @@ def minibatch(row: Row) -> int:
     return row["params"]["num_envs"] * PPOConfig().rollout_steps // row["params"]["minibatches"]
 
 
+_IN_NOTES = {"actuation_noise", "depth_noise", "gps_compass", "camera_height", "hfov_deg"}
+"""Settings with words of their own among the differences of an agent."""
+
+
 def agent(row: Row) -> str:
     """Name of a row's agent, with its differences from the default agent."""
     params = row["params"]
@@ -132,6 +136,8 @@ def agent(row: Row) -> str:
     notes += ["no GPS and compass"] if params.get("gps_compass") is False else []
     notes += [f"camera at {params['camera_height']:g} m"] if "camera_height" in params else []
     notes += [f"{params['hfov_deg']:g} degrees"] if "hfov_deg" in params else []
+    changes = {name.rpartition(".")[2]: value for name, value in params.get("changes", {}).items()}
+    notes += [f"{name.replace('_', ' ')} {value}" for name, value in changes.items() if name not in _IN_NOTES]
     return ", ".join([params["agent"], *notes])
 
 

@@ -97,7 +97,7 @@ class OtherGoals:
 
     def __init__(self, player: Player, images: dict[str, torch.Tensor]):
         self.name, self.config, self.env_config = player.name, player.config, player.env_config
-        self._player, self._images = player, images
+        self._player, self._images, self.changes = player, images, player.changes
 
     def make_agent(self, env: NavEnv) -> Agent:
         """The player's agent, with other goal images."""

@@ -24,7 +24,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -122,6 +122,7 @@ class MapPlayer:
             raise ArgumentError(f"truth_within: found {truth_within}, expected 0 metres or more")
         self.name = f"maps: {sees}" if truth_within is None else f"maps: {sees} truth {truth_within:g}"
         self.unknown, self.truth_within, self.degrees = unknown, truth_within, list(CAMERAS[sees].values())
+        self.changes: dict[str, Any] = {}
         config = with_options(NavConfig(), {"height": size, "width": size})
         cameras = {
             name: dataclasses.replace(config.camera, camera_heading_deg=degrees)

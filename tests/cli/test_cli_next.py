@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 from worlds import episodes_on, write_floor
 
-from batchnav.cli import main
+from batchnav.cli import main, view
+from batchnav.cli.changes import changed_environment
 from batchnav.cli.evaluate import Options, parse
 from batchnav.cli.measure import next_steps
 from batchnav.data.formats import EpisodeDataset
+from batchnav.envs.config import NavConfig, changed_settings
 from batchnav.mapping.learn.recorded import HELD_OUT
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.bundled import find_episodes
@@ -124,18 +127,50 @@ def test_evaluate_of_every_task(task, agent, folder, run):
 def test_evaluate_of_bundled_episodes():
     """The viewer takes the name of the file that a split has for the task."""
     for task, name in (("pointnav", "val"), ("objectnav", "objectnav_val"), ("explore", "starts_val")):
-        view = shlex.split(next_steps(Options(("forward",), split="val"), task)[1].partition(": ")[2])
-        assert view[2:4] == ["--episodes", name] and find_episodes(name).is_file()
+        words = shlex.split(next_steps(Options(("forward",), split="val"), task)[1].partition(": ")[2])
+        assert words[2:4] == ["--episodes", name] and find_episodes(name).is_file()
 
 
 def test_the_next_command_plays_the_same_evaluation():
     camera = {"camera_height": 0.88, "hfov_deg": 79.0}
     options = Options(("forward",), device="cpu", deterministic=True, seed=3, out=Path("an out"), **camera)
-    report, view = (shlex.split(line.partition(": ")[2]) for line in next_steps(options, "objectnav"))
+    report, watch = (shlex.split(line.partition(": ")[2]) for line in next_steps(options, "objectnav"))
     found = parse(report[2:])
     assert found == dataclasses.replace(options, report=True, task="objectnav")
-    assert view[view.index("--task") :] == [
-        "--task", "objectnav", "--device", "cpu", "--deterministic", "--agents", "forward"]  # fmt: skip
+    assert watch[watch.index("--task") :] == [
+        "--task", "objectnav", "--device", "cpu", "--deterministic", "--camera-height", "0.88", "--hfov-deg", "79.0",
+        "--agents", "forward"]  # fmt: skip
+
+
+def test_results_say_what_was_changed(folder, run):
+    """In tables and results.json; the printed commands change the same."""
+    changed = "--agent-radius", "0.3", "--depth-noise", "0.5", "--env.task.max-steps", "40"
+    out = "greedy", "--episodes", "few.json.gz", "--device", "cpu", "--out", "changed", "--table", "markdown"
+    text = run("evaluate", *out, *changed)
+    words = " ".join(text.split())
+    assert "(body.agent_radius 0.3, depth.depth_noise 0.5, task.max_steps 40)" in words
+    assert "Settings: body.agent_radius 0.3, depth.depth_noise 0.5, task.max_steps 40." in words
+    found = json.loads(Path("changed/results.json").read_text())
+    assert found["changes"] == {"body.agent_radius": 0.3, "depth.depth_noise": 0.5, "task.max_steps": 40}
+    assert found["env"]["body"]["agent_radius"] == 0.3 and found["env"]["task"]["max_steps"] == 40
+    for line in LINE.findall(text):
+        assert line.endswith("--env.task.max-steps 40") and "--agent-radius 0.3 --depth-noise 0.5" in line
+    follow(run, text, 2)
+    assert "changed settings" in Path("changed/index.html").read_text()
+
+
+def test_the_viewer_takes_the_changes_of_an_evaluation():
+    """Its environment is that of an evaluation, and its commands name the changes."""
+    given = "--agent-radius", "0.3", "--actuation-noise", "0.5", "--hfov-deg", "79", "--env.task.max-steps", "40"
+    evaluated, viewed = parse(("greedy", *given)), view.parse(("house:7", "--agents", "greedy", *given))
+    config = changed_environment(NavConfig(), viewed)
+    assert config == changed_environment(NavConfig(), evaluated)
+    assert changed_settings(NavConfig(), config) == {
+        "body.agent_radius": 0.3, "body.actuation_noise": 0.5, "camera.hfov_deg": 79.0, "task.max_steps": 40,
+    }  # fmt: skip
+    assert "--agent-radius 0.3 --out" in view.next_step(viewed)
+    alone = view.next_step(dataclasses.replace(viewed, agents=()))
+    assert "--agent-radius 0.3" in alone and alone.endswith("--env.task.max-steps 40")
 
 
 def test_train(run, folder, monkeypatch, caplog):

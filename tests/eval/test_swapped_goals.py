@@ -23,7 +23,7 @@ PER_HOUSE = 3
 class Trusting:
     """An agent that walks to the goal if it is shown the image of its episode, and stops at once otherwise."""
 
-    name, config, env_config = "trusting", CONFIG, CONFIG
+    name, config, env_config, changes = "trusting", CONFIG, CONFIG, {}
 
     def __init__(self, images):
         self.images, self.seen = images, {}

@@ -60,10 +60,13 @@ def test_agents_under_other_conditions_have_lines_of_their_own(files):
     ends = {"low": 0.4, "high": 0.5}
     write("pointnav", ("spl", 0.45, params, ends), ("spl", 0.41, params | {"gps_compass": False}, ends))
     write("pointnav", ("spl", 0.43, params | {"camera_height": 0.88, "hfov_deg": 79.0}, ends))
+    changes = {"changes": {"body.agent_radius": 0.3, "depth.depth_noise": 1.0}, "agent_radius": 0.3, "depth_noise": 1.0}
+    write("pointnav", ("spl", 0.4, params | changes, ends))
     assert [line.split(" | ")[0] for line in lines("pointnav")[2:]] == [
         "| learned, actuation noise",
         "| learned, actuation noise, no GPS and compass",
         "| learned, actuation noise, camera at 0.88 m, 79 degrees",
+        "| learned, actuation noise, depth noise, agent radius 0.3",
     ]
 
 
@@ -87,6 +90,7 @@ def test_the_leaderboard_has_a_line_per_agent_with_its_command(files):
     measured("learned", "test", 0.99, 0.925, frames=300_023_808, seed=0, sample=True, renderer="raycast")
     measured("learned", "val", 0.5, 0.5, frames=300_023_808, seed=0, sample=False)  # other actions
     measured("greedy", "val", 0.3, 0.3, camera_height=0.88)  # another camera
+    measured("greedy", "val", 0.2, 0.2, agent_radius=0.3, changes={"body.agent_radius": 0.3})  # another body
     small = {"frames": 2_750_464, "sample": True, "renderer": "raycast"}
     measured("learned", "val", 0.6, 0.5, seed=1, **small)
     measured("learned", "val", 0.7, 0.6, seed=1, **small, encoder="simple_cnn")

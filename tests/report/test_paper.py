@@ -32,6 +32,12 @@ def test_a_latex_table_has_headlines_with_intervals_and_no_commands_of_names():
     assert "8 episodes in 2 scenes" in text and text.count("{") == text.count("}")
 
 
+def test_tables_say_which_settings_were_changed():
+    for kind, radius in (("latex", r"body.agent\_radius 0.3"), ("markdown", "body.agent_radius 0.3")):
+        assert f"Settings: {radius}." in table(kind, AGENTS, METRICS, "body.agent_radius 0.3")
+        assert "Settings" not in table(kind, AGENTS, METRICS)
+
+
 def test_a_markdown_table_escapes_bars():
     lines = table("markdown", AGENTS, METRICS).splitlines()
     assert lines[:3] == ["| agent | success | SPL |", "| --- | ---: | ---: |",
