@@ -227,6 +227,7 @@ class Follow(ProgressTask):
     title = "Follow"
     episode_file = "follow_{split}.json.gz"
     among_people = True
+    least_width = 0.5  # people and robots walk on floors, not on beds and tables
     reference_agents = ("random", "forward", "shortest_path", "follower")
     metric_specs = (
         Metric("found", high=1.0, binary=True, headline=True), Metric("finding_spl", high=1.0, headline=True),

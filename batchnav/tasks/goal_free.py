@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from batchnav.geometry.pose import point_at, store_point
+from batchnav.navmesh.data import scene_polygons
 from batchnav.navmesh.file import FARTHEST
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.navmesh.sample import random_point
@@ -93,21 +94,36 @@ def keep_episode(i, scene, start, heading, table_index, next_out):
     next_out.reachable[i], next_out.table_index[i] = np.float32(0.0), table_index
 
 
+@lean_function
+def _widest_island(nav, scene):
+    """Radius of the widest island of a scene, metres."""
+    first, number = scene_polygons(nav, scene)
+    widest = np.float32(0.0)
+    for polygon in range(first, first + number):
+        widest = max(widest, nav.island_radius[max(nav.polygon_island[polygon], np.int32(0))])
+    return widest
+
+
 @kernel(over="queue")
-def sample_one(i, nav, bodies, sampling, table, next_out, errors_out):
-    """Sample the agent's next start: its next row of the table, or uniform over the islands of radius >= 1.5 m."""
+def sample_one(i, nav, bodies, sampling, table, least_width, next_out, errors_out):
+    """Sample the agent's next start: its next row of the table, or uniform over the islands of radius >= 1.5 m.
+
+    `least_width`: least radius of these islands, as a share of that of the scene's widest island.
+    """
     episode = bodies.episode[i] + np.int32(1)
     if table.scene.shape[0] > 0:
         row, table_index = table_row(i, episode, table, bodies.scene.shape[0])
         keep_episode(i, table.scene[row], point_at(row, table.start), table.heading[row], table_index, next_out)
         return
     scene, heading = sample_scene(i, episode, sampling)
-    agent = agent_number(i, sampling)
+    agent, least = agent_number(i, sampling), MIN_ISLAND_RADIUS
+    if least_width > np.float32(0.0):
+        least = max(least, least_width * _widest_island(nav, scene))
     for candidate in range(MAX_CANDIDATES):
         u0, u1, u2, _ = uniform4(sampling.seed[0], agent, episode, FIRST_DRAW + candidate)
         polygon, start = random_point(nav, scene, (u0, u1, u2))
         island = nav.polygon_island[polygon]
-        if island >= 0 and nav.island_radius[island] >= MIN_ISLAND_RADIUS:
+        if island >= 0 and nav.island_radius[island] >= least:
             keep_episode(i, scene, start, heading, np.int32(-1), next_out)
             return
     errors_out[NO_EPISODE] = scene + np.int32(1)
@@ -138,6 +154,8 @@ class ProgressTask(BatchTask):
         **COMMON_FIELDS,
     }
     body_fields = (*BatchTask.body_fields, "start", "start_heading")
+    least_width: float = 0.0
+    """Least radius of islands for sampled starts, as a share of that of the scene's widest island; 0: any of 1.5 m."""
 
     def __init__(self, sim: Simulator, config: Any, episodes: EpisodeTable | None = None):
         super().__init__(sim, config, episodes)
@@ -186,5 +204,5 @@ class ProgressTask(BatchTask):
         max_steps, errors = np.int32(self.max_steps), sim.error_flags
         self.bind_advance(advance, nav, state, sim.body, max_steps, self.scratch, bodies, transition, errors)
         self.bind_begin(begin, next_episode, bodies, state, queue)
-        read = nav, bodies, sampling, table
+        read = nav, bodies, sampling, table, np.float32(self.least_width)
         self.sample_starts: Callable[[], None] = sample_one.bind(queue, *read, next_episode, errors)

@@ -20,11 +20,13 @@ from batchnav.types import TriangleMesh
 from batchnav.view.topdown import navigable_triangles
 
 
-def make_room(wall):
-    """The scene of a room, with or without the wall."""
+def make_room(wall, bed=False):
+    """The scene of a room, with or without the wall, and a bed of 3 x 2.4 m on whose top agents could walk."""
     boxes = [trimesh.creation.box(bounds=[(0.0, -0.2, 0.0), (6.0, 0.0, 6.0)])]
     if wall:
         boxes.append(trimesh.creation.box(bounds=[(2.9, 0.0, 0.0), (3.1, 2.5, 4.5)]))
+    if bed:
+        boxes.append(trimesh.creation.box(bounds=[(0.2, 0.0, 0.2), (3.2, 0.5, 2.6)]))
     mesh = trimesh.util.concatenate(boxes)
     return make_scene("room", TriangleMesh(mesh.vertices.astype(np.float32), mesh.faces.astype(np.int32)))
 

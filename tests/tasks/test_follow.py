@@ -96,6 +96,18 @@ def test_nobody_is_found_where_nobody_is(room):
     assert not info["episode"]["found"].any() and not info["episode"]["return"].any()
 
 
+def test_sampled_episodes_start_on_the_floor():
+    """Robots and people; tasks without people start on the bed too, whose island has a radius of more than 1.5 m."""
+    room = make_room(wall=False, bed=True)
+    env = NavEnv([room], 128, "cpu", task="follow", sensors=(), people=(1, 1), seed=1)
+    env.reset()
+    people = env.sim.world.bodies.position[:, 0, 1]
+    assert (env.sim.bodies.position[:, 1] < 0.3).all() and (people < 0.3).all() and len(people) == 128
+    flee = NavEnv([room], 128, "cpu", task="flee", sensors=(), seed=1)
+    flee.reset()
+    assert 0 < (flee.sim.bodies.position[:, 1] > 0.3).sum() < 64
+
+
 def test_the_reference_agent_finds_and_follows(room):
     config = agent_config("follower", PRESETS["follow_houses"])
     env = NavEnv([room], 16, "cpu", task="follow", config=config, max_steps=100, seed=2)
