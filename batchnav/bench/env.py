@@ -21,6 +21,7 @@ import torch
 
 from batchnav.bench.options import EnvOptions as Options
 from batchnav.data.goals.view_points import with_goals
+from batchnav.data.scenes.ids import scene_ids
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.nav import NavEnv
@@ -68,7 +69,7 @@ def with_what_tasks_need(
 ) -> list[Scene]:
     """Scenes by name, with view points of their objects if a task has goals."""
     has_goals = any(task.goal_categories(task.Config()) is not None for task in tasks)
-    scenes = load_all(names, appearance=appearance or has_goals)
+    scenes = load_all(scene_ids(names), appearance=appearance or has_goals)
     return list(with_goals(scenes, device=device)) if has_goals else scenes
 
 

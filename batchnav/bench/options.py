@@ -17,7 +17,7 @@ class LoadOptions:
     """Options of `batchnav bench load`."""
 
     scenes: tuple[str, ...] = (SCENE,)
-    """Scene ids: house:7, mesh files, prepared scenes."""
+    """Scenes: house:7, house:0-3, mesh files, prepared scenes."""
     repeats: int = bounded(9, 1, 100_000)
     """Number of repeats of each measurement; the median is printed."""
     record: bool = False
@@ -29,7 +29,7 @@ class NavmeshOptions:
     """Options of `batchnav bench navmesh`."""
 
     scenes: tuple[str, ...] = (SCENE,)
-    """Scene ids of the scenes to bake; queries use the navmesh of the last one."""
+    """Scenes to bake, as house:7 or house:0-3; queries use the navmesh of the last one."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     batch: int = bounded(2**20, 1, 2**28)
@@ -51,7 +51,7 @@ class RenderOptions:
     sizes: tuple[int, ...] = bounded((64,), 1, 4096)
     """Sides of the square images, pixels."""
     scenes: tuple[str, ...] = (SCENE,)
-    """Scene ids: house:7, mesh files; or houses:K, a batch of K procedural houses."""
+    """Scenes, each measured separately: house:7, mesh files; or batches: a range house:0-3; houses:K, K houses."""
     renderers: tuple[Literal["raycast", "opengl"], ...] = ("raycast", "opengl")
     """Renderers, each measured separately."""
     sensors: tuple[str, ...] = ("depth",)
@@ -75,7 +75,7 @@ class EnvOptions:
     """Options of `batchnav bench env`."""
 
     scenes: tuple[str, ...] = (SCENE,)
-    """Scene ids: house:7, mesh files, prepared scenes."""
+    """Scenes: house:7, house:0-3, mesh files, prepared scenes."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     num_envs: tuple[int, ...] = bounded((1, 4, 16, 64, 256, 1024), 1, 2**24)
@@ -103,7 +103,7 @@ class SimOptions:
     """Options of `batchnav bench sim`."""
 
     scenes: tuple[str, ...] = (SCENE,)
-    """Scene ids: house:7, mesh files, prepared scenes."""
+    """Scenes: house:7, house:0-3, mesh files, prepared scenes."""
     device: str = "auto"
     """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
     num_envs: tuple[int, ...] = bounded((256, 4096, 16384), 1, 2**24)

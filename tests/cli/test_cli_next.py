@@ -148,8 +148,8 @@ def test_results_say_what_was_changed(folder, run):
     out = "greedy", "--episodes", "few.json.gz", "--device", "cpu", "--out", "changed", "--table", "markdown"
     text = run("evaluate", *out, *changed)
     words = " ".join(text.split())
-    assert "(body.agent_radius 0.3, depth.depth_noise 0.5, task.max_steps 40)" in words
-    assert "Settings: body.agent_radius 0.3, depth.depth_noise 0.5, task.max_steps 40." in words
+    assert "(body.agent_radius 0.3, task.max_steps 40, depth.depth_noise 0.5)" in words
+    assert "Settings: body.agent_radius 0.3, task.max_steps 40, depth.depth_noise 0.5." in words
     found = json.loads(Path("changed/results.json").read_text())
     assert found["changes"] == {"body.agent_radius": 0.3, "depth.depth_noise": 0.5, "task.max_steps": 40}
     assert found["env"]["body"]["agent_radius"] == 0.3 and found["env"]["task"]["max_steps"] == 40
