@@ -3,8 +3,8 @@
 Visuals are read, collision shapes are not. Meshes keep the axes of their files, as in Gazebo: the up axis of a COLLADA
 file is ignored, glTF files are +Y up. The world's frame becomes that of a ROS map: (x, y, z) is (-y, z, -x) here.
 
-An object's category is the name of the included model, else of the model itself, without a number at its end. Poses in
-a saved <state> replace those of the models.
+An object's category is the name of the included model, else of the model itself, without "_clone" or a number at its
+end. Poses in a saved <state> replace those of the models.
 """
 
 from __future__ import annotations
@@ -650,8 +650,14 @@ def _parse(path: Path) -> ET.Element:
 
 
 def _category(name: str) -> str:
-    """A name without numbers at its end: "chair" for "chair_01_002"; at most `_LONGEST` characters."""
+    """A name without numbers at its end, or Gazebo's "_clone" of copies: "chair" for "chair_01_clone_2".
+
+    At most `_LONGEST` characters.
+    """
     name = name[:_LONGEST]
-    while (cut := name.rstrip("0123456789")) != name and (cut := cut.rstrip("_-. \t\n")):
+    while True:
+        cut = name.rstrip("0123456789")
+        cut = name.removesuffix("_clone") if cut == name else cut
+        if cut == name or not (cut := cut.rstrip("_-. \t\n")):
+            return name
         name = cut
-    return name

@@ -84,6 +84,13 @@ def test_poses_add_up(tmp_path):
     )
 
 
+def test_names_of_copies_are_those_of_one_category(tmp_path):
+    """Numbers, and the suffix of copies that were made in Gazebo."""
+    names = "chair", "chair_01", "chair_clone", "chair_2_clone_clone_0", "clone", "7", "my_clone_shelf"
+    mesh, _ = read_world(write_world(tmp_path / "a.world", "".join(model(name, link(box())) for name in names)))
+    assert set(mesh.surface.categories) == {"", "7", "chair", "clone", "my_clone_shelf"}
+
+
 def test_roll_pitch_yaw_degrees_and_quaternions(tmp_path):
     """Fixed axes: roll, then pitch, then yaw. A long box along x, pitched up by -90 degrees, stands on end."""
     poses = [
