@@ -42,8 +42,9 @@ _FUEL = re.compile(r"https?://[^/]+/[^/]+/[^/]+/models/(?P<name>[^/]+)(/(\d+|tip
 class ModelPath:
     """Folders in which models are searched, in order.
 
-    The given folders come first, each followed by its folder `models` and the folder that contains it, since URIs name
-    models from either; then those of `VARIABLES`, the world's folder, and the folder `models` next to it.
+    The given folders come first, each followed by its folder `models` and the folder that contains it, of a folder
+    `models` also the one above, since URIs name models from any; then those of `VARIABLES`, the world's folder, and the
+    folder `models` next to it.
 
     Args:
         folders: folders that contain a folder for each model.
@@ -57,6 +58,7 @@ class ModelPath:
         named = [Path(word) for name in VARIABLES for word in os.environ.get(name, "").split(os.pathsep) if word]
         home = world.absolute().parent
         given = [place for folder in folders for place in (folder, folder / "models", folder.absolute().parent)]
+        given += [folder.absolute().parent.parent for folder in folders if folder.absolute().name == "models"]
         self.folders = [*given, *named, home, home.parent / "models", home / "models"]
 
     def find(self, uri: str, folder: Path) -> Path | None:

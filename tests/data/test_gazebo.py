@@ -317,13 +317,14 @@ def test_from_a_world_to_a_scene(tmp_path, capsys):
 
 
 def test_models_of_a_repository_are_found_from_its_folder_and_from_the_one_that_holds_it(tmp_path):
-    """URIs name models from the folder of models, or from the repository."""
+    """URIs name models from the folder of models, the repository, or the folder that holds it."""
     write_model(tmp_path / "repo" / "models" / "table", box())
-    body = "<include><uri>model://table</uri></include><include><uri>model://models/table</uri></include>"
+    uris = "model://table", "model://models/table", "model://repo/models/table"
+    body = "".join(f"<include><uri>{uri}</uri></include>" for uri in uris)
     world = write_world(tmp_path / "elsewhere" / "home.world", body)
     for folder in (tmp_path / "repo" / "models", tmp_path / "repo"):
         mesh, left_out = read_world(world, [folder])
-        assert not str(left_out) and len(np.unique(mesh.surface.object_id)) == 2
+        assert not str(left_out) and len(np.unique(mesh.surface.object_id)) == 3
 
 
 @pytest.mark.parametrize(
