@@ -94,7 +94,7 @@ class Options(Changes):
     bag: Path | None = None
     """Write the first agent's drive in the first episode as a bag of ROS 2 (.mcap). Needs the extra `ros2`."""
     append_results: bool = False
-    """Append result rows to eval/results/TASK.jsonl."""
+    """Append result rows to eval/results/TASK.jsonl, and those of --robustness to eval/results/robustness.jsonl."""
 
 
 def main(options: Options) -> None:

@@ -17,6 +17,7 @@ from batchnav.config import to_dict
 from batchnav.envs.config import changed_settings, settings_text
 from batchnav.envs.observations import needed_appearance
 from batchnav.errors import ArgumentError, BatchnavError, few
+from batchnav.evaluation.intervals import Summary
 from batchnav.evaluation.players import (
     DEFAULT_TASK,
     Player,
@@ -33,7 +34,7 @@ from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
 from batchnav.report.paper import group_seeds, plot_curves, write_table
 from batchnav.report.results import append_rows, print_agents, print_scenes
-from batchnav.report.robustness import UNDISTURBED, write_robustness
+from batchnav.report.robustness import PICTURE, UNDISTURBED, write_robustness
 from batchnav.runtime.bundled import bundled_name, find_episodes, find_policy, find_split
 from batchnav.runtime.console import next_command
 from batchnav.runtime.distributed import Ranks
@@ -123,10 +124,9 @@ def measure(options: Options, ranks: Ranks) -> None:
                 written[name] = file
                 print_results(name, played[name], path.name)
                 show(f"results: {file}")
-        if options.robustness:
-            disturb(evaluation, played[first.name], out)
+        disturbed = disturb(evaluation, played[first.name], out) if options.robustness else {}
         if ranks.is_rank_zero:
-            write_comparison(options, evaluation, played, out)
+            write_comparison(options, evaluation, played, disturbed, out)
 
 
 def written_results(written: Mapping[str, Path], names: Sequence[str]) -> str:
@@ -137,23 +137,38 @@ def written_results(written: Mapping[str, Path], names: Sequence[str]) -> str:
     return f"results are in {few(list(map(str, written.values())))}{missing and f'; no results of {missing}'}"
 
 
-def disturb(evaluation: Evaluation, played: Played, out: Path) -> None:
-    """Play an agent again under each condition that applies to it; rank 0 writes the table and the picture."""
+def disturb(evaluation: Evaluation, played: Played, out: Path) -> dict[str, Summary]:
+    """Play an agent again under each condition that applies to it; rank 0 writes the table and the picture.
+
+    Returns:
+        Means and intervals by condition; the first is `UNDISTURBED`.
+    """
     player = played.player
     used = [condition for condition in CONDITIONS if condition.applies(player.env_config)]
     found = {UNDISTURBED: played.overall}
     for condition in used:
         found[condition.name] = evaluation.play(DisturbedPlayer(player, condition)).overall
-    if not evaluation.ranks.is_rank_zero:
-        return
-    title = f"{player.name} on {evaluation.path.name}{in_brackets(player.changes)}"
-    write_robustness(title, found, TASKS[player.config.task_name].metric_specs, out)
-    if left_out := [condition.name for condition in CONDITIONS if condition not in used]:
-        show(f"not measured, since they do not apply to this agent: {', '.join(left_out)}")
-    show(f"robustness: {out / 'robustness.webp'}")
+    if evaluation.ranks.is_rank_zero:
+        title = f"{player.name} on {evaluation.path.name}{in_brackets(player.changes)}"
+        write_robustness(title, found, TASKS[player.config.task_name].metric_specs, out)
+        if left_out := [condition.name for condition in CONDITIONS if condition not in used]:
+            show(f"not measured, since they do not apply to this agent: {', '.join(left_out)}")
+        show(f"robustness: {out / PICTURE}")
+    return found
 
 
-def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[str, Played], out: Path) -> None:
+def robustness_rows(evaluation: Evaluation, played: Played, disturbed: Mapping[str, Summary]) -> list[dict[str, Any]]:
+    """Rows for eval/results/robustness.jsonl: the headline metrics of an agent under each condition."""
+    return [
+        {**row, "benchmark": "robustness", "params": {**row["params"], "condition": condition}}
+        for condition, overall in disturbed.items()
+        for row in result_rows(evaluation, played._replace(overall=overall))
+    ]
+
+
+def write_comparison(
+    options: Options, evaluation: Evaluation, played: Mapping[str, Played], disturbed: Mapping[str, Summary], out: Path
+) -> None:
     """Print the table of all agents; write report, videos and result rows where the options ask for them."""
     first = next(iter(played.values())).player
     if len(played) > 1:
@@ -162,7 +177,7 @@ def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[s
         print_agents(title, overall, TASKS[first.config.task_name].metric_specs)
     for_paper(options, played, out)
     if options.report:
-        show(f"report: {write_report(out, evaluation, played, options.report_episodes)}")
+        show(f"report: {write_report(out, evaluation, played, options.report_episodes, disturbed)}")
     if options.maps:
         write_maps(evaluation, first, out / "maps")
     if options.bag is not None:
@@ -174,6 +189,8 @@ def write_comparison(options: Options, evaluation: Evaluation, played: Mapping[s
     if options.append_results:
         rows = [row for found in played.values() for row in result_rows(evaluation, found)]
         append_rows(first.config.task_name, rows)
+        if disturbed:
+            append_rows("robustness", robustness_rows(evaluation, played[first.name], disturbed))
     for line in next_steps(options, first.config.task_name):
         show(line)
 

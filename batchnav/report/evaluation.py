@@ -14,7 +14,7 @@ from PIL import Image
 
 from batchnav.data.goals import kind_of
 from batchnav.errors import BatchnavError
-from batchnav.evaluation.intervals import Interval, format_interval, summarise
+from batchnav.evaluation.intervals import Interval, Summary, format_interval, summarise
 from batchnav.evaluation.play import AgentMap, Images, present
 from batchnav.evaluation.players import Player, PolicyPlayer
 from batchnav.evaluation.run import (
@@ -33,6 +33,7 @@ from batchnav.observation import Spec
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words, load_metrics
 from batchnav.report.page import as_yaml, command, now, render, script_json
 from batchnav.report.results import commit, versions
+from batchnav.report.robustness import robustness_picture, shown_metrics
 from batchnav.runtime.device import machine
 from batchnav.runtime.files import read_text, replacing
 from batchnav.scene.scene import Scene
@@ -287,7 +288,13 @@ class Score(NamedTuple):
     """Value of the metric that agents are compared by."""
 
 
-def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str, Played], films: int = 24) -> Path:
+def write_report(
+    folder: str | Path,
+    evaluation: Evaluation,
+    agents: Mapping[str, Played],
+    films: int = 24,
+    disturbed: Mapping[str, Summary] | None = None,
+) -> Path:
     """Write `index.html`, a page that needs no other file; returns its path.
 
     Args:
@@ -296,6 +303,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
         agents: results by agent name; the report is about the first. Other reference agents whose success and
             compared metric are 0 have a folded row in the table of agents, and no more.
         films: number of episodes with sensor images; most of them are the first ones of the list, failures.
+        disturbed: results of the first agent by condition, as `batchnav evaluate --robustness` measures them.
     """
     first = next(iter(agents))
     task = TASKS[agents[first].player.config.task_name]
@@ -317,6 +325,7 @@ def write_report(folder: str | Path, evaluation: Evaluation, agents: Mapping[str
             name: failure_table(evaluation, each) for name, each in agents.items() if each.failures is not None
         },
         breakdowns=breakdowns(evaluation, played, metric), ends=bar_ends(metric, played),
+        disturbed=_disturbed(f"{first} on {evaluation.path.name}", disturbed, task.metric_specs) if disturbed else None,
         charts=_charts(agents, task.metric_specs),
         trained=[name for name, each in agents.items() if _file_of_run(each.player, "metrics.jsonl")],
         configurations=_configurations(agents),
@@ -418,6 +427,14 @@ def _episode(evaluation: Evaluation, played: Sequence[Played], i: int, plans: Pl
         found["shortest"] = places(plan, goals.path)
         found["category"] = kind.goal_name(episode) or None
     return found
+
+
+def _disturbed(title: str, found: Mapping[str, Summary], metrics: Sequence[Metric]) -> dict[str, Any]:
+    """Table and picture of an agent under disturbances."""
+    shown = shown_metrics(metrics)
+    image = base64.b64encode(robustness_picture(title, found, shown)).decode()
+    rows = {name: [format_interval(overall[metric]) for metric in shown] for name, overall in found.items()}
+    return {"metrics": [in_words(name) for name in shown], "rows": rows, "image": f"data:image/webp;base64,{image}"}
 
 
 def _is_zero(played: Played, metrics: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import torch
@@ -79,10 +79,14 @@ def rows_of(name: str) -> list[dict]:
     return list(newest.values())
 
 
-def save_chart(figure: Figure, path: Path, dpi: int = 110) -> None:
-    """Write a chart in the format of the path's suffix. WebP is lossless, with half the size of PNG."""
+def save_chart(figure: Figure, to: Path | BinaryIO, dpi: int = 110) -> None:
+    """Write a chart in the format of the path's suffix, or to an open file as WebP.
+
+    WebP is lossless, with half the size of PNG.
+    """
+    suffix = to.suffix if isinstance(to, Path) else ".webp"
     lossless: dict[str, Any] = {"pil_kwargs": {"lossless": True, "quality": 100, "method": 6}}
-    figure.savefig(path, dpi=dpi, **(lossless if path.suffix == ".webp" else {}))
+    figure.savefig(to, dpi=dpi, format=suffix[1:], **(lossless if suffix == ".webp" else {}))
 
 
 def print_table(title: str, rows: list[dict]) -> None:

@@ -3,7 +3,8 @@
     python -m eval.publish.tables            # rewrite the text between `<!-- results NAME -->` and `<!-- end -->`
     python -m eval.publish.tables --check    # exit with 1 if a file differs from its tables
 
-NAME is a key of TABLES, or of the tables of summary.py, readme.py or agents.py. Lines of eval/results/README.md and
+NAME is a key of TABLES, or of the tables of summary.py, readme.py or agents.py. `robustness` also draws
+`robustness.webp` beside its file, the model card of a bundled policy. Lines of eval/results/README.md and
 eval/studies/README.md end with the rows' commits, those of other files with their dates. Conditions select rows by
 parameter, metric or machine ("H200", "CPU"), for example
 `<!-- results pointnav split=val|test seed=0 -->`.
@@ -23,13 +24,15 @@ import numpy as np
 from batchnav.evaluation.intervals import Interval, format_interval
 from batchnav.learning import PPOConfig
 from batchnav.report.results import figure, shown, unit
+from batchnav.report.robustness import PICTURE, robustness_picture
 from eval.publish import agents, readme
-from eval.publish.summary import SUMMARIES, Row, machine, markdown, parse, wanted_rows
+from eval.publish.summary import SUMMARIES, Row, bundled_sha256, machine, markdown, parse, wanted_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md", "eval/results/README.md", "eval/studies/README.md", "docs/benchmarks/model_zoo.md",
     "docs/benchmarks/throughput.md", "docs/howto/other_libraries.md",
+    "assets/policies/pointnav_waypoint_small/README.md",
 )  # fmt: skip
 FILES = tuple(ROOT / name for name in PAGES)
 BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -51,6 +54,9 @@ def main() -> None:
         new = BLOCK.sub(lambda m, stamp=stamp: m[1] + made(m[2], m[3], stamp) + m[4], text)
         if "--check" not in sys.argv:
             path.write_text(new, encoding="utf-8")
+            for block in BLOCK.finditer(text):
+                if block[2] == "robustness":
+                    (path.parent / PICTURE).write_bytes(picture_of_rows(parse(block[3])))
         elif new != text:
             sys.exit(f"{path}: found tables that differ from eval/results; run python -m eval.publish.tables")
 
@@ -58,6 +64,25 @@ def main() -> None:
 def made(name: str, conditions: str, stamp: str = "commit") -> str:
     """Markdown table of a name, with the rows that meet the conditions; `stamp` is the entry in its last column."""
     return WHOLE[name]() if name in WHOLE else table(name, parse(conditions), stamp)
+
+
+def picture_of_rows(wanted: dict[str, list[str]]) -> bytes:
+    """The picture of the rows of a table `robustness`: the first two metrics under each condition."""
+    found: dict[str, dict[str, Interval]] = {}
+    rows = [row for row in wanted_rows("robustness", wanted) if metric_of_bundled(row)]
+    for row in rows:
+        mean = Interval(row["value"], row["low"], row["high"], row["params"]["episodes"])
+        found.setdefault(row["params"]["condition"], {})[row["metric"]] = mean
+    params = rows[0]["params"]
+    return robustness_picture(
+        f"{params['agent']} on {params['split']}", found, list(dict.fromkeys(r["metric"] for r in rows))[:2]
+    )
+
+
+def metric_of_bundled(row: Row) -> str | None:
+    """Title of a row's metric; None for a policy that is no longer the bundled one of its name."""
+    params = row["params"]
+    return METRICS[row["metric"]] if params["policy_sha256"] == bundled_sha256(params["agent"]) else None
 
 
 class Layout(NamedTuple):
@@ -200,6 +225,12 @@ TABLES = {
     "pointnav": Layout("pointnav", PLAYED, lambda row: METRICS[row["metric"]], order=agent_order, cell=interval),
     "flee": Layout("flee", PLAYED, lambda row: unit(row["metric"]), order=agent_order, cell=interval),
     "explore": Layout("explore", PLAYED, lambda row: unit(row["metric"]), order=agent_order, cell=interval),
+    "robustness": Layout(
+        "robustness",
+        {"condition": param("condition"), "episodes": param("episodes")},
+        metric_of_bundled,
+        cell=interval,
+    ),
     "train": Layout(
         "train",
         {

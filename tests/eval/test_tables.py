@@ -199,6 +199,26 @@ def test_each_agent_of_the_table_has_a_configuration_or_is_played_by_name(files)
                 assert agent.name in REFERENCE_AGENTS or (ASSETS / "policies" / agent.name).is_dir()
 
 
+def test_disturbances_of_a_bundled_policy_have_a_table_and_a_picture(files, monkeypatch):
+    name = "pointnav_waypoint_small"
+    params = {"agent": name, "split": "val", "episodes": 200, "policy_sha256": summary.bundled_sha256(name)}
+    ends = {"low": 0.4, "high": 0.6}
+    for condition in ("undisturbed", "latency 1 step"):
+        own = {**params, "condition": condition}
+        write("robustness", ("success", 0.5, own, ends), ("spl", 0.45, own, ends))
+        write("robustness", ("spl", 0.9, {**own, "policy_sha256": "another"}, ends))
+    files.write_text(f"<!-- results robustness agent={name} split=val -->\n<!-- end -->\n")
+    monkeypatch.setattr(sys, "argv", ["tables.py"])
+    tables.main()
+    assert files.read_text().splitlines()[1:-1] == [
+        "| condition | episodes | success | SPL | date |",
+        "| --- | --- | ---: | ---: | --- |",
+        "| undisturbed | 200 | **0.500** (0.400–0.600) | **0.450** (0.400–0.600) | 2026-11-21 |",
+        "| latency 1 step | 200 | **0.500** (0.400–0.600) | **0.450** (0.400–0.600) | 2026-11-21 |",
+    ]
+    assert (files.parent / "robustness.webp").stat().st_size > 1000
+
+
 def test_lines_end_with_commits_on_the_results_page_and_with_dates_elsewhere(files, monkeypatch):
     write("sim", ("steps_per_second", 8.0, SIM, {}))
     results_page = files.parent / "results" / "README.md"

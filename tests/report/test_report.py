@@ -102,6 +102,18 @@ def test_a_reference_agent_that_is_all_zero_folds_away(evaluation, played, tmp_p
     assert all(len(episode["paths"]) == 2 for episode in data_of(text)["episodes"])
 
 
+def test_disturbances_have_a_table_and_a_picture(evaluation, played, page, tmp_path):
+    worse = {name: each._replace(mean=0.125, low=0.1, high=0.2) for name, each in played[0].overall.items()}
+    found = {"undisturbed": played[0].overall, "drift <1%>": worse}
+    text = write_report(tmp_path, evaluation, {"forward": played[0]}, films=0, disturbed=found).read_text()
+    table = text[text.index("under disturbances</h2>") : text.index("<h2>Episodes")]
+    assert "<th>success</th><th>SPL</th>" in table
+    assert table.count("<b>0.125</b>") == 2 and "drift &lt;1%&gt;" in table
+    image = base64.b64decode(re.search(r"data:image/webp;base64,([^\"]+)", table)[1])
+    assert Image.open(io.BytesIO(image)).size[0] > 500
+    assert "under disturbances" not in page
+
+
 def test_all_scenes_are_shown_worst_first(evaluation, played):
     parts = breakdowns(evaluation, played[:1], compared_by(METRIC_SPECS))["scene"]
     assert sorted(part.label for part in parts) == sorted(evaluation.names)
