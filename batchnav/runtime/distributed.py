@@ -39,6 +39,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from batchnav.errors import BatchnavError, ConfigError, DeviceError
 from batchnav.runtime.device import resolve_device
@@ -109,7 +110,7 @@ class Heartbeat(threading.Thread):
     ):
         super().__init__(name="heartbeat", daemon=True)
         self.rank, self.world_size, self.begun = rank, world_size, 0
-        self._store, self._own_store, self._stall_seconds = store, own_store, stall_seconds
+        self._store, self._own_store, self.stall_seconds = store, own_store, stall_seconds
         self._labels = [label] * world_size
         self._reason, self._status, self._number = "", 1, 0
         self._over, self._broken = threading.Event(), threading.Event()
@@ -157,10 +158,10 @@ class Heartbeat(threading.Thread):
         text = " ".join(str(error).split())[:200]
         return f"rank {self.rank}: lost the store that rank 0 or torchrun keeps ({text})"
 
-    def stop(self) -> None:
-        """End the thread, after all ranks have finished."""
+    def stop(self, seconds: float | None = None) -> None:
+        """End the thread, after all ranks have finished; wait for it `seconds` at most."""
         self._over.set()
-        self.join()
+        self.join(seconds)
 
     def expect_shutdown(self) -> None:
         """Accept that the store disappears: all ranks are about to finish."""
@@ -216,8 +217,8 @@ class Heartbeat(threading.Thread):
             fewest = min(beat.begun for beat in beats)
             least, waited = fewest, waited + 1 if fewest == least else 0
             late = [rank for rank, beat in enumerate(beats) if beat.begun == least]
-            if len(late) < self.world_size and waited * BEAT_SECONDS > self._stall_seconds:
-                names, seconds = ", ".join(map(self.title, late)), f"{self._stall_seconds:g} s"
+            if len(late) < self.world_size and waited * BEAT_SECONDS > self.stall_seconds:
+                names, seconds = ", ".join(map(self.title, late)), f"{self.stall_seconds:g} s"
                 self._end_all(f"{names}: did not begin all-reduce {least + 1} within {seconds}", 1)
 
     def _exchange(self) -> list[Beat]:
@@ -514,25 +515,44 @@ def join(
     label = f"{platform.node()}, {chosen}"
     heartbeat = Heartbeat(*_stores(rendezvous_seconds), rank, world_size, label, stall_seconds)
     heartbeat.wait_for_all(rendezvous_seconds, exited_ranks)
-    heartbeat.start()
-    limit = timedelta(seconds=stall_seconds + _SLACK_SECONDS)
-    on_cuda = chosen.type == "cuda"
+    with contextlib.ExitStack() as undo:
+        undo.callback(_leave, heartbeat)
+        heartbeat.start()
+        ranks = _connect(heartbeat, chosen, rank, world_size)
+        undo.pop_all()
+    return ranks
+
+
+def _connect(heartbeat: Heartbeat, device: torch.device, rank: int, world_size: int) -> Ranks:
+    """Initialise PyTorch's process group. DeviceError where the ranks cannot reach each other."""
+    limit = timedelta(seconds=heartbeat.stall_seconds + _SLACK_SECONDS)
+    on_cuda = device.type == "cuda"
     if _variable("LOCAL_WORLD_SIZE", 1) < world_size:
         _choose_interface()
     try:
         dist.init_process_group(
             "nccl" if on_cuda else "gloo", store=heartbeat.store_for("groups"), rank=rank, world_size=world_size,
-            timeout=limit if on_cuda else OBJECT_TIMEOUT, device_id=chosen if on_cuda else None,
+            timeout=limit if on_cuda else OBJECT_TIMEOUT, device_id=device if on_cuda else None,
         )  # fmt: skip
-        ranks = Ranks(chosen, rank, world_size, heartbeat)
+        ranks = Ranks(device, rank, world_size, heartbeat)
     except RuntimeError as error:
         text, interface = " ".join(str(error).split())[:200], os.environ.get("GLOO_SOCKET_IFNAME", "that of its name")
         raise DeviceError(
-            f"rank {rank} ({label}): cannot reach the other ranks from the network interface {interface} ({text}); "
+            f"{heartbeat.title(rank)}: cannot reach the other ranks from the network interface {interface} ({text}); "
             "name another with GLOO_SOCKET_IFNAME (CPU) and NCCL_SOCKET_IFNAME (GPU)"
         ) from error
     _check_all_reduce(ranks)
     return ranks
+
+
+def _leave(heartbeat: Heartbeat) -> None:
+    """Undo a failed start, so that this process can start ranks again, as a notebook does."""
+    heartbeat.expect_shutdown()
+    heartbeat.stop(2 * LINGER_SECONDS)  # the store may not answer
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    # PyTorch numbers process groups, failed ones too, and ranks meet under the number: new processes begin at 0.
+    distributed_c10d._world.group_count = 0
 
 
 def _choose_interface() -> None:

@@ -98,6 +98,32 @@ def test_a_signal_before_all_have_joined_ends_local_ranks(rank_0, tmp_path, phas
     assert rank_0.communicate(timeout=PATIENCE)[0] == "" and rank_0.returncode == status
 
 
+AGAIN = """
+import os, sys
+from batchnav.errors import DeviceError
+from batchnav.runtime.distributed import join, start_local_ranks
+
+if "RANK" in os.environ:
+    with join("cpu") as ranks:
+        ranks.all_gather(ranks.rank)
+    sys.exit()
+os.environ["GLOO_SOCKET_IFNAME"] = "absent"
+for _ in range(3):
+    try:
+        with start_local_ranks(2, sys.orig_argv), join("cpu") as ranks:
+            print(ranks.all_gather(ranks.rank))
+    except DeviceError as error:
+        print(str(error).split(" (")[0])
+        del os.environ["GLOO_SOCKET_IFNAME"]
+"""
+"""Starts ranks three times, as a notebook may; the first start fails, since there is no such network interface."""
+
+
+def test_ranks_start_again_after_a_failed_start():
+    done = subprocess.run([sys.executable, "-c", AGAIN], stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert done.stdout.splitlines() == ["rank 0", "[0, 1]", "[0, 1]"] and done.returncode == 0
+
+
 def test_a_local_rank_that_exits_before_it_joins_is_an_error():
     before, threads = dict(os.environ), (num_threads(), torch.get_num_threads())
     command = [sys.executable, "-c", "import os, time; time.sleep(600 * (os.environ['RANK'] == '2'))"]
