@@ -388,6 +388,11 @@ _LONGEST, _GAP = 200, 200.0
 left out."""
 
 
+_NOT_FOUND = "is not found"
+"""End of the reason of a missing model or file."""
+_HINT = f"name folders of models by --models or {VARIABLES[0]}"
+
+
 class LeftOut(NamedTuple):
     """Parts of a world that are left out."""
 
@@ -405,7 +410,8 @@ class LeftOut(NamedTuple):
         named = [f"{reason} ({count})" for reason, count in self.reasons.most_common(_LISTED)]
         more = f" and {len(self.reasons) - _LISTED} more" if len(self.reasons) > _LISTED else ""
         share = self.reasons.total() / self.num_all
-        return f"left out {self.reasons.total()} of {self.num_all} parts ({share:.0%}): {', '.join(named)}{more}"
+        hint = f"; {_HINT}" if any(reason.endswith(_NOT_FOUND) for reason in self.reasons) else ""
+        return f"left out {self.reasons.total()} of {self.num_all} parts ({share:.0%}): {', '.join(named)}{more}{hint}"
 
 
 def read_world(path: Path, models: Sequence[Path] = ()) -> tuple[TriangleMesh, LeftOut]:
@@ -427,8 +433,9 @@ def read_world(path: Path, models: Sequence[Path] = ()) -> tuple[TriangleMesh, L
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
     left_out = LeftOut(reader.reasons, len(reader.meshes) + reader.reasons.total(), tuple(reader.notes))
-    if not reader.meshes:
-        raise MeshError(f"{path}: found no visual that can be read, expected some; {str(left_out) or 'it has none'}")
+    if not reader.meshes or (left_out.reasons and reader.has_planes_only):
+        what = "ground planes alone, expected models" if reader.meshes else "no visual that can be read, expected some"
+        raise MeshError(f"{path}: found {what}; {str(left_out) or 'it has none'}")
     return merge_meshes(reader.meshes, str(path)), left_out
 
 
@@ -453,6 +460,11 @@ class _Reader:
         self._triangles = self._models_read = 0
         self._load = functools.cache(lambda file: load_mesh(file, up="y"))  # in the axes of the file
         self._parse = functools.cache(_parse)
+
+    @property
+    def has_planes_only(self) -> bool:
+        """True where all meshes are ground planes."""
+        return all(self._is_plane)
 
     def leave_out(self, reason: str) -> None:
         """Count a part that is left out."""
@@ -558,7 +570,7 @@ class _Reader:
             if name == _GROUND:
                 return _GROUND_MODEL, folder
             if name not in _LIGHTS:
-                self.leave_out(f"{uri[:80]} is not found")
+                self.leave_out(f"{uri[:80]} {_NOT_FOUND}")
             return None
         try:
             model = self._parse(file).find("model")
@@ -618,7 +630,7 @@ class _Reader:
             raise ValueError(f"a submesh of {uri[:80]} is not read")
         file = self._models.find(uri, folder)
         if file is None:
-            raise ValueError(f"{uri[:80]} is not found")
+            raise ValueError(f"{uri[:80]} {_NOT_FOUND}")
         found = self._load(file)
         scale = np.diag([*numbers(mesh.findtext("scale") or "1 1 1", 3), 1.0])
         turn = _GLTF if file.suffix.lower() in (".glb", ".gltf") else np.eye(4)

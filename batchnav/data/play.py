@@ -76,10 +76,9 @@ def check_present(ids: Mapping[str, str], scenes_dir: str | Path) -> None:
     """MeshError where files of scenes are missing, with their number; `ids` as of `played_scene_ids`."""
     problems = [problem for found in ids.values() if (problem := missing_scene(found, scenes_dir))]
     if problems:
-        more = "" if len(ids) == 1 else (
-            f"; {len(problems)} of {number_of(len(ids), 'scene')} are missing: --skip-missing plays the others, "
-            "--content-scenes names those to play (data.play.part_to_play)"
-        )  # fmt: skip
+        more = "" if len(ids) == 1 else f"; {len(problems)} of {number_of(len(ids), 'scene')} are missing"
+        if len(problems) < len(ids):
+            more += ": --skip-missing plays the others, --content-scenes names those to play (data.play.part_to_play)"
         raise MeshError(problems[0] + more)
 
 

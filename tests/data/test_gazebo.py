@@ -237,6 +237,7 @@ def test_what_is_left_out_is_listed_with_its_share(tmp_path):
     assert len(mesh.faces) == 48 and left_out.num_all == 10 and left_out.reasons["model://bed is not found"] == 2
     text = str(left_out)
     assert text.startswith("left out 6 of 10 parts (60%): model://bed is not found (2), ")
+    assert text.endswith("; name folders of models by --models or GAZEBO_MODEL_PATH")
     for reason in (
         "model://none/a.dae is not found (1)", "geometry 'heightmap' is not read (1)",
         "<size>: found '1 -1 1', expected numbers above 0 (1)", "model 'c': found '1 2', expected 6 numbers (1)",
@@ -255,6 +256,19 @@ def test_what_is_no_world_is_refused(tmp_path, text, message):
     (tmp_path / "a.world").write_text(text)
     with pytest.raises(MeshError, match=f"a.world: {message}"):
         read_world(tmp_path / "a.world")
+
+
+def test_a_world_whose_models_are_all_missing_is_refused(tmp_path):
+    """Its ground plane alone would be a scene, of which nobody is told that it is empty."""
+    plane = "<visual name='v'><geometry><plane><size>100 100</size></plane></geometry></visual>"
+    ground = model("ground", link(plane))
+    world = write_world(tmp_path / "a.world", ground + "<include><uri>model://bed</uri></include>")
+    with pytest.raises(
+        MeshError, match=r"found ground planes alone, expected models; .*bed is not found .*--models"
+    ):
+        read_world(world)
+    mesh, left_out = read_world(write_world(tmp_path / "b.world", ground))  # a world that names no more
+    assert len(mesh.faces) and not left_out.reasons
 
 
 def test_included_files_that_are_no_models_are_left_out(tmp_path):
@@ -430,7 +444,8 @@ def test_models_of_fuel_are_found_by_name(tmp_path):
     (tmp_path / "a").mkdir()
     world, models = write_world(tmp_path / "a" / "a.world", house(body)), tmp_path / "fuel"
     mesh, left_out = read_world(world)
-    assert str(left_out) == f"left out 1 of 6 parts (17%): {fuel}/Office Chair is not found (1)"
+    hint = "name folders of models by --models or GAZEBO_MODEL_PATH"
+    assert str(left_out) == f"left out 1 of 6 parts (17%): {fuel}/Office Chair is not found (1); {hint}"
     assert bounds(mesh, 2) == pytest.approx(np.array([(-3.05, -2.05, 0), (3.05, 2.05, 0)]), abs=1e-4)
     solid = trimesh.creation.box((1, 2, 3)).export(file_type="stl")
     uri = f"{fuel}/office_chair/tip/files/box.stl"

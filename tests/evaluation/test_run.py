@@ -315,11 +315,13 @@ def test_categories_that_the_task_lacks_are_refused(dataset, tmp_path):
 
 def test_missing_scenes_are_counted_and_left_out(tmp_path, caplog, run):
     """A file of three scenes, of which one is missing; names of scenes choose others."""
-    for name in ("a", "b"):
-        write_floor(tmp_path / f"{name}.ply")
     file, out = tmp_path / "mine.json.gz", tmp_path / "out"
     EpisodeDataset([episode for name in "abc" for episode in episodes_on(f"{name}.ply", 2)]).save(file)
     evaluate = "evaluate", "greedy", "--episodes", file, "--device", "cpu", "--scenes-dir", tmp_path, "--out", out
+    with pytest.raises(SystemExit, match=r"3 of 3 scenes are missing$"):  # no others to play
+        run(*evaluate, "--skip-missing")
+    for name in ("a", "b"):
+        write_floor(tmp_path / f"{name}.ply")
     with pytest.raises(SystemExit, match=r"c\.ply.*; 1 of 3 scenes are missing: --skip-missing plays the others"):
         run(*evaluate)
     run(*evaluate, "--skip-missing")

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import runpy
 import sys
 from collections import defaultdict
 from dataclasses import replace
@@ -396,6 +397,11 @@ def test_bad_messages_and_policies_are_logged(node, ros, tmp_path):
     Node.parameters |= {"image_timeout": -1.0}
     other = ros.PolicyNode()
     assert other.on_configure(None) == "failure" and "image_timeout: found -1" in other.logged[-1]
+
+
+def test_without_ros_the_node_says_what_is_missing():
+    with pytest.raises(SystemExit, match=r"^error: found no Python package rclpy, expected ROS 2 with nav2_msgs"):
+        runpy.run_module("batchnav.export.ros2.node", run_name="__main__")
 
 
 def test_an_interrupted_node_stops_the_robot(ros, monkeypatch):

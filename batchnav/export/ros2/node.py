@@ -18,22 +18,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import rclpy
-from builtin_interfaces.msg import Time
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from geometry_msgs.msg import PoseStamped, Twist, TwistStamped
-from nav2_msgs.action import NavigateToPose
-from nav_msgs.msg import OccupancyGrid, Odometry
-from nav_msgs.msg import Path as PathMessage
-from rclpy.action import ActionServer, CancelResponse, GoalResponse
-from rclpy.callback_groups import ReentrantCallbackGroup
-from rclpy.duration import Duration
-from rclpy.executors import MultiThreadedExecutor
-from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
-from rclpy.qos import qos_profile_sensor_data
-from rclpy.signals import SignalHandlerOptions
-from sensor_msgs.msg import CameraInfo, Image, LaserScan
-from tf2_ros import Buffer, TransformException, TransformListener
 
 from batchnav.errors import BatchnavError
 from batchnav.export.ros2.conversions import (
@@ -46,6 +30,31 @@ from batchnav.export.ros2.conversions import (
     seconds,
 )
 from batchnav.export.ros2.core import COLOR, IMAGE, PARAMETERS, SCAN, SUCCEEDED, Command, Driver, Settings
+
+try:
+    import rclpy
+    from builtin_interfaces.msg import Time
+    from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+    from geometry_msgs.msg import PoseStamped, Twist, TwistStamped
+    from nav2_msgs.action import NavigateToPose
+    from nav_msgs.msg import OccupancyGrid, Odometry
+    from nav_msgs.msg import Path as PathMessage
+    from rclpy.action import ActionServer, CancelResponse, GoalResponse
+    from rclpy.callback_groups import ReentrantCallbackGroup
+    from rclpy.duration import Duration
+    from rclpy.executors import MultiThreadedExecutor
+    from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
+    from rclpy.qos import qos_profile_sensor_data
+    from rclpy.signals import SignalHandlerOptions
+    from sensor_msgs.msg import CameraInfo, Image, LaserScan
+    from tf2_ros import Buffer, TransformException, TransformListener
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(
+        f"error: found no Python package {error.name}, expected ROS 2 with nav2_msgs: run the setup file of ROS first "
+        "(. /opt/ros/DISTRO/setup.sh), and install batchnav into the Python of ROS"
+    )
 
 FEEDBACK_SECONDS = 0.2
 """Time between two feedbacks of the action."""
