@@ -12,6 +12,7 @@ The command serves a page at http://127.0.0.1:8080 and needs no display. Over ss
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -26,8 +27,10 @@ from batchnav.cli.console import part_of, show
 from batchnav.cli.interrupts import STATUS
 from batchnav.cli.names import check_agents, check_episodes, check_scenes
 from batchnav.data.files import SCENES_DIR
+from batchnav.errors import DeviceError
 from batchnav.runtime.console import next_command
 from batchnav.runtime.garbage_collection import collection_paused
+from batchnav.runtime.imports import install_command
 
 if TYPE_CHECKING:
     from batchnav.view.viewer.session import Session
@@ -71,6 +74,8 @@ class Options(Changes):
 def command(arguments: Sequence[str]) -> None:
     """Run `batchnav view`."""
     options = parse(arguments)
+    if importlib.util.find_spec("viser") is None:  # before the imports below, which take seconds
+        raise DeviceError(f"viewer: found no viser, expected it: {install_command('viewer')}")
     check_agents(options.agents)
     check_episodes(options.episodes)
     if options.episodes is None:

@@ -17,6 +17,7 @@ import yaml
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.intervals import Summary, format_interval, mean_interval
 from batchnav.report.charts import COLOURS, SMOOTHING, in_words, load_metrics, series, smooth
+from batchnav.runtime.console import number_of
 from batchnav.runtime.files import read_text, replacing
 from batchnav.types import Metric
 
@@ -56,7 +57,8 @@ def table(kind: TableKind, agents: Mapping[str, Summary], metrics: Sequence[Metr
     rows = [[agent, *(_cell(summary, name) for name in names)] for agent, summary in agents.items()]
     header = ["agent", *map(in_words, names)]
     first = next(iter(agents.values()))[names[0]]
-    caption = f"Means over {first.count} episodes in {first.scenes} scenes, with 95% intervals over episodes."
+    played = f"{number_of(first.count, 'episode')} in {number_of(first.scenes, 'scene')}"
+    caption = f"Means over {played}, with 95% intervals over episodes."
     caption += f" Settings: {changed}." if changed else ""
     if kind == "latex":
         return _latex(header, rows, caption)
