@@ -391,6 +391,7 @@ left out."""
 _NOT_FOUND = "is not found"
 """End of the reason of a missing model or file."""
 _HINT = f"name folders of models by --models or {VARIABLES[0]}"
+"""What to do about a missing model."""
 
 
 class LeftOut(NamedTuple):
@@ -433,8 +434,8 @@ def read_world(path: Path, models: Sequence[Path] = ()) -> tuple[TriangleMesh, L
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
     left_out = LeftOut(reader.reasons, len(reader.meshes) + reader.reasons.total(), tuple(reader.notes))
-    if not reader.meshes or (left_out.reasons and reader.has_planes_only):
-        what = "ground planes alone, expected models" if reader.meshes else "no visual that can be read, expected some"
+    if not reader.meshes or (left_out.reasons and reader.has_grounds_only):
+        what = "a ground alone, expected models" if reader.meshes else "no visual that can be read, expected some"
         raise MeshError(f"{path}: found {what}; {str(left_out) or 'it has none'}")
     return merge_meshes(reader.meshes, str(path)), left_out
 
@@ -462,9 +463,12 @@ class _Reader:
         self._parse = functools.cache(_parse)
 
     @property
-    def has_planes_only(self) -> bool:
-        """True where all meshes are ground planes."""
-        return all(self._is_plane)
+    def has_grounds_only(self) -> bool:
+        """True where all meshes are grounds."""
+        tops = [
+            level_top(mesh) if is_plane else None for mesh, is_plane in zip(self.meshes, self._is_plane, strict=True)
+        ]
+        return all(top is not None and _is_ground(top) for top in tops)
 
     def leave_out(self, reason: str) -> None:
         """Count a part that is left out."""
