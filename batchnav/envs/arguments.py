@@ -29,7 +29,7 @@ from batchnav.scene.scene import Scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.sequence import SequenceTable
-from batchnav.world.standing import StandingBodies
+from batchnav.world.standing import StandingBodies, on_floor
 from batchnav.world.world import ScriptedBodies, Walker, World, check_people
 
 _log = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ def people_of(
     return people
 
 
-def standing_in(episodes: Any, task: Any, kind: GoalKind, world: Any) -> StandingBodies | None:
+def standing_in(episodes: Any, task: Any, kind: GoalKind, world: Any, bank: SceneBank) -> StandingBodies | None:
     """The bodies that stand in fixed episodes; None where there are none, and for a table, which has none.
 
     ArgumentError in a world with people, scripted bodies or several robots.
@@ -198,7 +198,9 @@ def standing_in(episodes: Any, task: Any, kind: GoalKind, world: Any) -> Standin
         raise ArgumentError(
             "people, scripted_bodies: found bodies with episodes whose goals stand as bodies, expected none of them"
         )
-    return StandingBodies([kind.standing(episode) for episode in episodes], task.state.table_index)
+    scenes = [bank.scenes[row] for row in task.episodes.scene.tolist()]
+    bodies = [on_floor(kind.standing(episode), scene.navmesh) for episode, scene in zip(episodes, scenes, strict=True)]
+    return StandingBodies(bodies, task.state.table_index)
 
 
 def world_maker(

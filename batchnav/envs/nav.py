@@ -57,6 +57,7 @@ from batchnav.scene.appearance import FROM_FILES
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_body
+from batchnav.sensors.body_surfaces import BODY_CATEGORIES, category_numbers
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import check_observation
@@ -252,8 +253,10 @@ class NavEnv(gym.vector.VectorEnv):
         """Input of the observation sources: cameras, images and shared results of the current step."""
         if (world := self.sim.world) is not None:
             self.frame.show_bodies(world.drawn, world.world_index, world.own_body)
-        self._standing = standing_in(episodes, self.task, kind_of(task), world)
+        self._standing = standing_in(episodes, self.task, kind_of(task), world, self.bank)
         if self._standing is not None:
+            names = kind_of(task).standing_categories
+            self.frame.resource(BODY_CATEGORIES, lambda: category_numbers(self.bank, names))
             self.frame.show_bodies(self._standing.bodies)
         if self.stream is not None:
             self.stream.begin(self.sim)

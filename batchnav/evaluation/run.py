@@ -37,6 +37,7 @@ from batchnav.evaluation.trajectories import (
     goal_images,
     images_along,
     meanings_of,
+    showing_goals,
 )  # fmt: skip
 from batchnav.policy.config import PolicyConfig
 from batchnav.runtime.console import number_of, progress_bar
@@ -186,11 +187,11 @@ class Evaluation:
         return found
 
     def goal_images(self, config: NavConfig, numbers: Sequence[int]) -> list[dict[str, Images]]:
-        """Images that show the goals of these episodes, one step each by name; empty dicts for tasks without any."""
+        """Images that show the goals of these episodes, one step a goal by name; empty dicts for tasks without any."""
         found: list[dict[str, Images]] = [] if goal_images_of(config) else [{}] * len(numbers)
         while len(found) < len(numbers):
             part = numbers[len(found) : len(found) + self.num_envs]
-            found += goal_images(self._environment(part, config))
+            found += goal_images(self._environment(part, showing_goals(config)))
         return found
 
     def _environment(self, numbers: Sequence[int] | np.ndarray, config: NavConfig) -> NavEnv:

@@ -19,6 +19,7 @@ from batchnav.evaluation.play import AgentMap, Images, agent_map_of, bodies_by_a
 from batchnav.observation import ObservationSource
 from batchnav.renderers.bodies import SeenBodies
 from batchnav.scene.bank import SceneBank
+from batchnav.sensors.body_surfaces import BODY_CATEGORIES, category_numbers
 from batchnav.sensors.camera import MAIN, FreeBodies
 from batchnav.sensors.frame import Frame, write_observations
 from batchnav.sensors.goal_mask import GOAL, GoalCategorySensor, GoalMaskSensor
@@ -45,13 +46,16 @@ class Trajectory(NamedTuple):
     """i64 [S], or f32 [S, 2] for velocity control."""
     seen: SeenBodies | None = None
     """Moving bodies at each step, arrays [S, ...]; None for a world without them."""
+    goal_index: np.ndarray | None = None
+    """i32 [S]: number of the goal in the list of the episode; None for a task with one goal."""
 
     def rows(self, steps: np.ndarray) -> Trajectory:
         """These steps alone."""
         seen = None if self.seen is None else SeenBodies(*(column[steps] for column in self.seen))
+        goal_index = None if self.goal_index is None else self.goal_index[steps]
         parts = self.positions, self.headings, self.tilts, self.actions
         positions, headings, tilts, actions = (part[steps] for part in parts)
-        return Trajectory(positions, headings, tilts, actions, seen)
+        return Trajectory(positions, headings, tilts, actions, seen, goal_index)
 
 
 class _Seeds(NamedTuple):
@@ -84,8 +88,9 @@ class TrajectoryRecorder:
         # Record the poses first: an agent may turn the body of its environment while it acts.
         pose = bodies.position.clone(), bodies.heading.clone(), bodies.tilt.clone()
         others = bodies_by_agent(self.env)
+        goal = () if self.env.task.goal_index is None else (self.env.task.goal_index.clone(),)
         actions = self.agent.act(observations, episode_start)
-        self._steps.append((*pose, actions.clone(), *others, episode_start.clone()))
+        self._steps.append((*pose, actions.clone(), *others, *goal, episode_start.clone()))
         if len(self._steps) == STEPS_ON_DEVICE:
             self._copy_to_host()
         return actions
@@ -102,13 +107,15 @@ class TrajectoryRecorder:
         *recorded, start = (np.concatenate(blocks) for blocks in zip(*self._blocks, strict=True))
         steps, n = start.shape
         found: list[Trajectory] = []
+        goal = None if self.env.task.goal_index is None else recorded.pop()
         begins = [np.flatnonzero(start[:, i]) for i in range(n)]
         for number in range(num_episodes):
             i, k = number % n, number // n
             end = begins[i][k + 1] if k + 1 < len(begins[i]) else steps
             rows = slice(begins[i][k], end)
             positions, headings, tilts, actions, *seen = (part[rows, i] for part in recorded)
-            found.append(Trajectory(positions, headings, tilts, actions, SeenBodies(*seen) if seen else None))
+            bodies, index = SeenBodies(*seen) if seen else None, None if goal is None else goal[rows, i]
+            found.append(Trajectory(positions, headings, tilts, actions, bodies, index))
         return found
 
 
@@ -152,6 +159,7 @@ class PoseCameras:
     ):
         n, device = at_once, bank.device
         self.carriers = FreeBodies.at_origin(n, device)
+        self._categories = kind_of(config.task_name).standing_categories
         seeds = _Seeds(*torch.zeros(2, 1, dtype=torch.int64, device=device))
         self.sources = image_sources(config) if sources is None else sources
         self.frame = Frame(bank, self.carriers, config.all_cameras, self.sources.values(), renderer, seeds)
@@ -202,6 +210,7 @@ class PoseCameras:
             columns = (torch.from_numpy(np.zeros((n, *column.shape[1:]), column.dtype)) for column in seen)
             *bodies, _, own = (column.to(device) for column in columns)
             self.frame.show_bodies(MovingBodies(*bodies), own=own)
+            self.frame.resource(BODY_CATEGORIES, lambda: category_numbers(self.frame.bank, self._categories))
         for name, target, source in zip(SeenBodies._fields, self.frame.seen or (), seen, strict=True):
             if name != "world":
                 target[: len(source)] = torch.from_numpy(source)
@@ -223,15 +232,41 @@ def images_along(
         yield cameras.images_at(rows, *poses, seen=trajectory.seen)
 
 
+def showing_goals(config: NavConfig) -> NavConfig:
+    """A configuration for `goal_images`, in which stops lead from goal to goal."""
+    if not TASKS[config.task_name].changes_goals:
+        return config
+    body = replace(config.body, control="v1")
+    return replace(config, body=body, task=kind_of(config.task_name).rules_of_stops(config.task))
+
+
 @torch.inference_mode()
 def goal_images(env: NavEnv) -> list[dict[str, Images]]:
-    """The images that show the goal of each environment's first episode, by name: one step each; resets `env`."""
+    """The images that show the goals of each environment's first episode, by name: one step a goal; resets `env`.
+
+    An environment with several goals in an episode has a configuration of `showing_goals`.
+    """
     observations, _ = env.reset()
-    specs = {spec.name: spec for spec in env.specs}
-    shown = {name: observations[name].cpu().numpy().copy() for name in goal_images_of(env.config)}
-    return [
-        {name: Images(specs[name], values[i : i + 1]) for name, values in shown.items()} for i in range(env.num_envs)
-    ]
+    specs, n = {spec.name: spec for spec in env.specs}, env.num_envs
+    found: list[dict[str, list[np.ndarray]]] = [{name: [] for name in goal_images_of(env.config)} for _ in range(n)]
+    ended = np.zeros(n, bool)
+    while not ended.all():
+        for name in goal_images_of(env.config):
+            images = observations[name].cpu().numpy().copy()
+            for i in np.flatnonzero(~ended):
+                found[i][name].append(images[i])
+        if not env.task.changes_goals:
+            break
+        observations, _, terminated, truncated, _ = env.step(env.config.body.empty_actions(n, env.device))  # stops
+        ended |= (terminated | truncated).cpu().numpy()
+    return [{name: Images(specs[name], np.stack(images)) for name, images in shown.items()} for shown in found]
+
+
+def goals_shown(shown: dict[str, Images], goal_index: np.ndarray | None) -> dict[str, Images]:
+    """Of the images of `goal_images` for one episode, those of the goals with these numbers; None: all."""
+    if goal_index is None:
+        return shown
+    return {name: Images(spec, values[goal_index]) for name, (spec, values) in shown.items()}
 
 
 class GoalMasks:

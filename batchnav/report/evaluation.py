@@ -28,7 +28,7 @@ from batchnav.evaluation.run import (
     quantiles,
 )
 from batchnav.evaluation.subtasks import Subtasks, by_position
-from batchnav.evaluation.trajectories import Trajectory, meanings_of
+from batchnav.evaluation.trajectories import Trajectory, goals_shown, meanings_of
 from batchnav.observation import Spec
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words, load_metrics
 from batchnav.report.page import as_yaml, command, now, render, script_json
@@ -397,7 +397,8 @@ def _films(evaluation: Evaluation, played: Played, numbers: Sequence[int]) -> li
     trajectories = [played.trajectories[i].rows(kept) for i, kept in zip(numbers, steps, strict=True)]
     seen = evaluation.images_along(config, played.episodes["scene"][numbers], trajectories)
     masks = evaluation.goal_masks(config, numbers, played.episodes["scene"][numbers], trajectories)
-    goals = evaluation.goal_images(config, numbers)
+    images = evaluation.goal_images(config, numbers)
+    goals = [goals_shown(some, each.goal_index) for some, each in zip(images, trajectories, strict=True)]
     return [
         {"every": int(kept[1]) if len(kept) > 1 else 1, "strips": strips({**images, **mask, **goal}, metres)}
         for kept, images, mask, goal in zip(steps, seen, masks, goals, strict=True)

@@ -6,7 +6,7 @@ that of procedural scenes is; a person's head has a colour of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,11 +36,13 @@ FIRST_INSTANCE = 2**24
 INSTANCES = -1
 """Argument `person` of `label_bodies` for instance ids."""
 PERSON_CATEGORY = "person"
-"""Category of people in semantic images. Other bodies have category 0."""
+"""Category of people in semantic images."""
+BODY_CATEGORIES = "categories of bodies"
+"""Key of a frame's `resource`: the categories of bodies that are no people, as `category_numbers` returns them."""
 _LIGHT = np.float32(0.36), np.float32(0.80), np.float32(0.48)
 """Direction towards the light."""
 _AMBIENT, _DIFFUSE, _ROUND, _ZERO = np.float32(0.75), np.float32(0.25), np.float32(0.5), np.float32(0.0)
-_PERSON, _FIRST_INSTANCE, _NO_CATEGORY = np.int32(PERSON), np.int32(FIRST_INSTANCE), np.int32(0)
+_PERSON, _FIRST_INSTANCE = np.int32(PERSON), np.int32(FIRST_INSTANCE)
 
 
 class Pictures(NamedTuple):
@@ -82,6 +84,12 @@ def palette(device: torch.device) -> torch.Tensor:
     """f32 [P, 6]: colour of body and head by appearance, 0 to 255."""
     rows = [(*color, *HEADS[k % len(HEADS)]) for k, color in enumerate(PALETTE)]
     return torch.tensor(rows, dtype=torch.float32, device=device)
+
+
+def category_numbers(bank: Any, names: Mapping[int, str]) -> torch.Tensor:
+    """i32 [P]: number in `bank.categories` of bodies that are no people, by appearance; 0 for those without a name."""
+    numbers = [bank.category_number(names[k]) if k in names else 0 for k in range(len(PALETTE))]
+    return torch.tensor(numbers, dtype=torch.int32, device=bank.device)
 
 
 @inline_function
@@ -140,14 +148,18 @@ def write_body_normals(
 
 @kernel(over="pixels", fastmath=True)
 def label_bodies(
-    i, row, column, depth, surface, position, heading, pitch, tan_half_hfov, seen, person, ids_out
+    i, row, column, depth, surface, position, heading, pitch, tan_half_hfov, seen, person, others, ids_out
 ):  # fmt: skip
-    """Write the id of a pixel that shows a body: its instance id if `person` is negative, else its category."""
+    """Write the id of a pixel that shows a body: its instance id if `person` is negative, else its category.
+
+    `person`: category of people. `others`: those of other bodies by appearance.
+    """
     number = surface[i, row, column]
     if number <= FIRST_SURFACE:
         k = np.int32(FIRST_SURFACE - number)
         if person < 0:
             ids_out[i, 0, row, column] = _FIRST_INSTANCE + k
         else:
-            is_person = seen.shape[seen.world[i], k] == _PERSON
-            ids_out[i, 0, row, column] = person if is_person else _NO_CATEGORY
+            world = seen.world[i]
+            other = others[np.int32(seen.appearance[world, k] % np.int32(len(others)))]
+            ids_out[i, 0, row, column] = person if seen.shape[world, k] == _PERSON else other

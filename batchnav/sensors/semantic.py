@@ -20,7 +20,15 @@ from batchnav.runtime.kernels.intrinsics import float_bits, fma, load4
 from batchnav.runtime.kernels.launch import kernel, launch
 from batchnav.scene.appearance import ID_FIELDS, Appearance
 from batchnav.scene.id_tiles import ON_THE_LINE
-from batchnav.sensors.body_surfaces import INSTANCES, PERSON_CATEGORY, OverBodies, Pictures, label_bodies
+from batchnav.sensors.body_surfaces import (
+    BODY_CATEGORIES,
+    INSTANCES,
+    PERSON_CATEGORY,
+    OverBodies,
+    Pictures,
+    category_numbers,
+    label_bodies,
+)
 from batchnav.sensors.camera import CameraConfig
 from batchnav.sensors.sensor import CameraSensor
 
@@ -52,7 +60,8 @@ class IdSensor(CameraSensor):
             look_up(out.numel(), view(triangle.view(-1)), ids, view(out.view(-1)))
         if frame.seen is not None:
             pictures = Pictures(self.depth(frame), triangle, *self.cameras(frame).poses[1:])
-            self._bodies.write(frame, pictures, out, np.int32(self.body_ids(frame)))
+            others = frame.resource(BODY_CATEGORIES, lambda: category_numbers(frame.bank, {}))
+            self._bodies.write(frame, pictures, out, np.int32(self.body_ids(frame)), others)
 
     def body_ids(self, frame: Frame) -> int:
         """Argument `person` of `label_bodies`."""
@@ -75,7 +84,7 @@ class IdSensor(CameraSensor):
 class SemanticSensor(IdSensor):
     """Indices into `SceneBank.categories`, the category names of all scenes of a bank.
 
-    People have the category "person", other moving bodies 0.
+    People have the category "person", MultiON's cylinders their own, such as "cylinder_red", other bodies 0.
     """
 
     name, field = "semantic", "category"

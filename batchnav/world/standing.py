@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from batchnav.navmesh.navmesh import NavMesh
 from batchnav.types import CYLINDER, MovingBodies
+
+NEAR = 0.5
+"""Metres from the navmesh, in the plane, within which its height is that of the floor."""
 
 
 class StandingBody(NamedTuple):
@@ -22,6 +26,18 @@ class StandingBody(NamedTuple):
     """Metres from the foot to the top."""
     appearance: int
     """Row of the palette of colours."""
+
+
+def on_floor(bodies: Sequence[StandingBody], navmesh: NavMesh) -> list[StandingBody]:
+    """The bodies with their feet at the height of the navmesh; those that are not near it stay."""
+    points = np.array([body.position for body in bodies], np.float32).reshape(-1, 3)
+    snapped = navmesh.snap(points)
+    gap = np.hypot(snapped[:, 0] - points[:, 0], snapped[:, 2] - points[:, 2])
+    feet = np.where(gap < NEAR, snapped[:, 1], points[:, 1]).tolist()
+    return [
+        body._replace(position=(body.position[0], foot, body.position[2]))
+        for body, foot in zip(bodies, feet, strict=True)
+    ]
 
 
 class StandingBodies:

@@ -1,5 +1,6 @@
 """The image of the goal beside what the agent sees: in reports, in the viewer's sessions and in videos."""
 
+import dataclasses
 import json
 import re
 
@@ -8,14 +9,18 @@ import pytest
 import torch
 
 from batchnav.data.episodes import Episode, Goal, rotation_of
-from batchnav.data.formats import EpisodeDataset
+from batchnav.data.formats import EpisodeDataset, load_episodes
+from batchnav.data.formats.objectnav import goals_key
 from batchnav.data.scenes.load import load_scenes
+from batchnav.data.sequences import CATEGORY, INSTANCE, Subtask
 from batchnav.envs.config import PRESETS, NavConfig, with_options
 from batchnav.envs.observations import needed_appearance
 from batchnav.evaluation.players import ReferencePlayer
 from batchnav.evaluation.run import Evaluation
 from batchnav.evaluation.trajectories import PoseCameras
 from batchnav.report.evaluation import write_report
+from batchnav.runtime.bundled import EPISODES
+from batchnav.sim.bodies import STOP
 from batchnav.view.topdown import TopDownMap
 from batchnav.view.video import colour, video_frames
 from batchnav.view.viewer.session import YOU, Session
@@ -112,3 +117,56 @@ def test_videos_show_the_goal_in_every_frame(evaluation):
     frames = video_frames(plan, recording, None)
     side, (width, _) = plan.size[1], plan.size
     assert frames[0].size[0] == 2 * round(side * 24 / 16) + 12 + width
+
+
+TOUR = with_options(
+    PRESETS["sequence_houses"],
+    {"height": 16, "width": 24, "max_subtask_steps": 20, "goals": ("category", "instance"), "goal_height": 20,
+     "goal_width": 20, "sensors": ("rgb",)},
+)  # fmt: skip
+"""Goals in sequence, of which some are images."""
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory):
+    """An episode whose first and last subtasks ask for the object in an image, and the second for a category."""
+    (first, *_), file = (dataset := load_episodes(EPISODES / "sequence_val.json.gz")).episodes, "instance_imagenav_val"
+    pictured = {goal.number: goal for goal in load_episodes(EPISODES / f"{file}.json.gz").goals.values()}
+    names = goals_key(first.scene_id, "chair"), goals_key(first.scene_id, "sofa")
+    goals = {
+        key: [
+            dataclasses.replace(goal, other=goal.other | {"image_goals": pictured[goal.number].other["image_goals"]})
+            for goal in dataset.goals[key]
+            if goal.number in pictured
+        ]
+        for key in names
+    }
+    chair, sofa = (str(goals[key][0].number) for key in names)
+    subtasks = Subtask(INSTANCE, "chair", chair), Subtask(CATEGORY, "sofa"), Subtask(INSTANCE, "sofa", sofa)
+    path = tmp_path_factory.mktemp("tour") / "tour.json.gz"
+    episode = dataclasses.replace(first, subtasks=subtasks)
+    EpisodeDataset([episode], "sequence", goals, format="goat").save(path, content=False)
+    return Evaluation(path, torch.device("cpu"), TOUR, num_envs=1, appearance=needed_appearance(TOUR))
+
+
+def test_the_image_shown_is_that_of_the_current_subtask(tour, tmp_path):
+    """In the report and in the viewer's sessions; it is black while a subtask asks for a category."""
+    goals = tour.goal_images(TOUR, [0])[0]["imagegoal"].values
+    assert goals.shape == (3, 3, 20, 20) and [bool(image.any()) for image in goals] == [True, False, True]
+    assert (goals[0] != goals[2]).any()
+    played = tour.play(Seeing("forward", TOUR))
+    index = played.trajectories[0].goal_index
+    assert index.tolist() == [0] * 20 + [1] * 20 + [2] * 20  # it never stops, and a subtask has 20 steps
+    text = write_report(tmp_path, tour, {"forward": played}, films=1).read_text()
+    (episode,) = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])["episodes"]
+    assert episode["tour"] == [[20, False], [40, False], [60, False]]
+    rgb, goal = episode["films"]["0"]["strips"]
+    assert (goal["sensor"], goal["count"]) == ("imagegoal", rgb["count"]) and goal["shape"] == "20x20"
+    session = Session(tour.bank, tour.episodes, {"forward": Seeing("forward", TOUR)})
+    for step in (0, 19, 20, 59):
+        expected = colour(goals[index[step]][None], tour.goal_images(TOUR, [0])[0]["imagegoal"].spec)[0]
+        np.testing.assert_array_equal(session.seen("forward", step)["imagegoal"], expected)
+    for action in (STOP, STOP):
+        session.driver.step(action)
+    expected = colour(goals[2:], tour.goal_images(TOUR, [0])[0]["imagegoal"].spec)[0]
+    np.testing.assert_array_equal(session.seen(YOU, 2)["imagegoal"], expected)

@@ -26,6 +26,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, EpisodeError
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import NO_IMAGES
+from batchnav.sensors.body_surfaces import FIRST_INSTANCE
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -244,6 +245,27 @@ def test_multions_cylinders_stand_where_the_file_says(device, tmp_path):
     assert ((column[0] < 20) & (column[1] > 150) & (column[2] > 150)).any(), "the next episode has a cyan cylinder"
     with pytest.raises(ArgumentError, match="people, scripted_bodies: found bodies with episodes whose goals stand"):
         NavEnv([scene], 1, task="sequence", episodes=load_episodes(path), people=(1, 1), **options)
+
+
+@pytest.mark.parametrize("renderer", ["raycast", "opengl"])
+def test_multions_cylinders_have_a_category_and_stand_on_the_floor(request, renderer):
+    """The file's goal is 0.3 m above the floor. The palette decides the colour, the name the category."""
+    if renderer == "opengl":
+        request.getfixturevalue("opengl")
+    scene = corridor()
+    cyan = episode(scene, 5.0, 0.5, WEST, (Subtask(POINT, "cylinder_cyan"),), [(3.0, 0.5)])
+    (x, y, z), _ = cyan.goals[0]
+    cyan = dataclasses.replace(cyan, goals=(Goal((x, y + 0.3, z)),))
+    options = {"config": "sequence_multion", "sensors": ("semantic", "instance"), "height": 65, "width": 65}
+    env = NavEnv([scene], 1, "cpu", task="sequence", episodes=[cyan], renderer=renderer, **options)
+    observation, _ = env.reset()
+    column, number = observation["semantic"][0, 0, :, 32].numpy(), env.bank.categories.index("cylinder_cyan")
+    rows = np.flatnonzero(column == number)
+    assert number > 0 and (column[rows[0] : rows[-1] + 1] == number).all()
+    assert (observation["instance"][0, 0, rows, 32] == FIRST_INSTANCE).all()
+    # The camera is 0.88 m above the floor; the top is 0.75 m above it, 2 m away, and the image shows no foot.
+    pixel = math.tan(math.radians(79.0 / 2)) / 32.5
+    assert rows[0] == pytest.approx(32 + 0.13 / 1.9 / pixel, abs=1.5)
 
 
 @pytest.mark.parametrize("device", DEVICES)

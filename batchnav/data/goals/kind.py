@@ -92,6 +92,8 @@ class GoalKind:
     """What each kind of failure says about the agent, by its name; empty: failures are not told apart."""
     failures_need_images: bool = False
     """True where `failure` asks what the agent saw."""
+    standing_categories: Mapping[int, str] = {}
+    """Categories of the bodies of `standing` by appearance, which semantic images show."""
     habitat_names: Mapping[str, str] = {}
     """Habitat's names of the task's observations, where they differ from batchnav's."""
 
@@ -176,6 +178,10 @@ class GoalKind:
     def standing(self, episode: Any) -> Sequence[StandingBody]:
         """Bodies that stand in an episode, which sensors see and which stop nobody."""
         return ()
+
+    def rules_of_stops(self, config: Any) -> Any:
+        """The task's configuration with rules by which stops alone lead through all goals of an episode in order."""
+        return config
 
     def goal_name(self, episode: Any) -> str:
         """Name of the episode's goal among those of the bank; "" for a place."""

@@ -7,7 +7,7 @@ Episodes are sampled as in ObjectNav: the first goal and the start by its rules,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ class SequenceGoals(CategoryGoals):
 
     name, task, plays, title = "sequence", "sequence", ("sequence",), "goals in sequence"
     format = "goat"
+    standing_categories = {NUM_APPEARANCES + k: name for k, name in enumerate(CYLINDERS)}  # noqa: RUF012
     failures_need_images = False
     failures = {  # noqa: RUF012
         **CategoryGoals.failures,
@@ -213,6 +214,10 @@ class SequenceGoals(CategoryGoals):
             StandingBody(goal.position, CYLINDER_RADIUS, CYLINDER_HEIGHT, NUM_APPEARANCES + CYLINDERS.index(name))
             for goal, name in cylinders_of(episode)
         ]
+
+    def rules_of_stops(self, config: Any) -> Any:
+        """Goals in the given order, and a wrong stop goes on."""
+        return replace(config, order="given", wrong_stop="continue")
 
     def goal_name(self, episode: Any) -> str:
         """Name of the first goal."""

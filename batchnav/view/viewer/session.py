@@ -27,7 +27,15 @@ from batchnav.envs.observations import goal_categories_of, goal_images_of, neede
 from batchnav.errors import ArgumentError
 from batchnav.evaluation.play import AgentMap, Images, agent_map_of, bodies_by_agent, evaluate
 from batchnav.evaluation.players import Player
-from batchnav.evaluation.trajectories import GoalMasks, PoseCameras, Trajectory, TrajectoryRecorder, goal_images
+from batchnav.evaluation.trajectories import (
+    GoalMasks,
+    PoseCameras,
+    Trajectory,
+    TrajectoryRecorder,
+    goal_images,
+    goals_shown,
+    showing_goals,
+)
 from batchnav.renderers.bodies import SeenBodies
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.blocks import pixels_of
@@ -84,17 +92,18 @@ class Driver:
     def __init__(self, env: NavEnv):
         self.env, self.ended = env, False
         self.env.reset()
-        self.rows: list[tuple[np.ndarray, float, float, tuple[np.ndarray, ...], int]] = []
+        self.rows: list[tuple[np.ndarray, float, float, tuple[np.ndarray, ...], int, int]] = []
         self.metrics: dict[str, float] = {}
 
     @property
     def track(self) -> Track:
         """The trajectory up to the agent's current pose."""
         rows = self.rows if self.ended else [*self.rows, (*self._pose(), STOP)]
-        positions, headings, tilts, seen, actions = zip(*rows, strict=True)
+        positions, headings, tilts, seen, goals, actions = zip(*rows, strict=True)
         bodies = SeenBodies(*(np.stack(column) for column in zip(*seen, strict=True))) if seen[0] else None
         poses = np.array(positions), np.array(headings, np.float32), np.array(tilts, np.float32)
-        return Track(Trajectory(*poses, np.array(actions), bodies), self.metrics)
+        goal_index = None if self.env.task.goal_index is None else np.array(goals, np.int32)
+        return Track(Trajectory(*poses, np.array(actions), bodies, goal_index), self.metrics)
 
     @torch.inference_mode()
     def step(self, action: int) -> None:
@@ -107,10 +116,11 @@ class Driver:
         if self.ended:
             self.metrics = {name: float(values[0]) for name, values in info["episode"].items()}
 
-    def _pose(self) -> tuple[np.ndarray, float, float, tuple[np.ndarray, ...]]:
-        """Position, heading, tilt, and moving bodies of the agent's world."""
+    def _pose(self) -> tuple[np.ndarray, float, float, tuple[np.ndarray, ...], int]:
+        """Position, heading, tilt, moving bodies of the agent's world, and number of the goal in the episode's list."""
         bodies, others = self.env.sim.bodies, tuple(column[0].cpu().numpy() for column in bodies_by_agent(self.env))
-        return bodies.position[0].cpu().numpy().copy(), float(bodies.heading[0]), float(bodies.tilt[0]), others
+        goal = 0 if self.env.task.goal_index is None else int(self.env.task.goal_index[0])
+        return bodies.position[0].cpu().numpy().copy(), float(bodies.heading[0]), float(bodies.tilt[0]), others, goal
 
 
 class Session:
@@ -250,16 +260,17 @@ class Session:
         pose = trajectory.rows(np.array([k]))
         images = self._cameras[name].images_at(scene, pose.positions, pose.headings, pose.tilts, seen=pose.seen)
         images |= self._masks[name].images_at(self.episode, scene, pose) if images else {}
-        return {sensor: colour(values[0], spec) for sensor, (spec, values) in (images | self._goal_seen(name)).items()}
+        images |= goals_shown(self._goal_seen(name), pose.goal_index)
+        return {sensor: colour(values[0], spec) for sensor, (spec, values) in images.items()}
 
     def _goal_seen(self, name: str) -> dict[str, Images]:
-        """Images of the current episode's goal, as an agent observes them; rendered on first use."""
+        """Images of the current episode's goals, as an agent observes them; rendered on first use."""
         config = self._config(name)
         if not goal_images_of(config):
             return {}
         key = name, self.number
         if key not in self._goal_images:
-            (self._goal_images[key],) = goal_images(self._environment(config))
+            (self._goal_images[key],) = goal_images(self._environment(showing_goals(config)))
         return self._goal_images[key]
 
     def camera(self, name: str) -> CameraConfig:
