@@ -34,11 +34,11 @@ HEADS = ((240, 205, 180), (200, 150, 115), (145, 95, 65), (85, 55, 40))
 FIRST_INSTANCE = 2**24
 """Instance id of the first body of a world; that of body k is FIRST_INSTANCE + k, beyond the ids of scenes."""
 INSTANCES = -1
-"""Argument `person` of `label_bodies` for instance ids."""
+"""First of the `categories` of `label_bodies` for instance ids."""
 PERSON_CATEGORY = "person"
 """Category of people in semantic images."""
 BODY_CATEGORIES = "categories of bodies"
-"""Key of a frame's `resource`: the categories of bodies that are no people, as `category_numbers` returns them."""
+"""Key of a frame's `resource`: the categories of bodies, as `category_numbers` returns them."""
 _LIGHT = np.float32(0.36), np.float32(0.80), np.float32(0.48)
 """Direction towards the light."""
 _AMBIENT, _DIFFUSE, _ROUND, _ZERO = np.float32(0.75), np.float32(0.25), np.float32(0.5), np.float32(0.0)
@@ -87,9 +87,9 @@ def palette(device: torch.device) -> torch.Tensor:
 
 
 def category_numbers(bank: Any, names: Mapping[int, str]) -> torch.Tensor:
-    """i32 [P]: number in `bank.categories` of bodies that are no people, by appearance; 0 for those without a name."""
-    numbers = [bank.category_number(names[k]) if k in names else 0 for k in range(len(PALETTE))]
-    return torch.tensor(numbers, dtype=torch.int32, device=bank.device)
+    """i32 [1 + P]: numbers in `bank.categories` of people, and of other bodies by appearance: of `names`, or 0."""
+    others = [bank.category_number(names[k]) if k in names else 0 for k in range(len(PALETTE))]
+    return torch.tensor([bank.category_number(PERSON_CATEGORY), *others], dtype=torch.int32, device=bank.device)
 
 
 @inline_function
@@ -148,18 +148,18 @@ def write_body_normals(
 
 @kernel(over="pixels", fastmath=True)
 def label_bodies(
-    i, row, column, depth, surface, position, heading, pitch, tan_half_hfov, seen, person, others, ids_out
+    i, row, column, depth, surface, position, heading, pitch, tan_half_hfov, seen, categories, ids_out
 ):  # fmt: skip
-    """Write the id of a pixel that shows a body: its instance id if `person` is negative, else its category.
+    """Write the id of a pixel that shows a body: its category, or instance id if `categories` begins with INSTANCES.
 
-    `person`: category of people. `others`: those of other bodies by appearance.
+    `categories`: as `category_numbers` returns them.
     """
     number = surface[i, row, column]
     if number <= FIRST_SURFACE:
         k = np.int32(FIRST_SURFACE - number)
-        if person < 0:
+        if categories[0] < 0:
             ids_out[i, 0, row, column] = _FIRST_INSTANCE + k
         else:
             world = seen.world[i]
-            other = others[np.int32(seen.appearance[world, k] % np.int32(len(others)))]
-            ids_out[i, 0, row, column] = person if seen.shape[world, k] == _PERSON else other
+            other = np.int32(1) + np.int32(seen.appearance[world, k] % np.int32(len(categories) - 1))
+            ids_out[i, 0, row, column] = categories[np.int32(0) if seen.shape[world, k] == _PERSON else other]

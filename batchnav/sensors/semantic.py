@@ -23,7 +23,6 @@ from batchnav.scene.id_tiles import ON_THE_LINE
 from batchnav.sensors.body_surfaces import (
     BODY_CATEGORIES,
     INSTANCES,
-    PERSON_CATEGORY,
     OverBodies,
     Pictures,
     category_numbers,
@@ -60,12 +59,11 @@ class IdSensor(CameraSensor):
             look_up(out.numel(), view(triangle.view(-1)), ids, view(out.view(-1)))
         if frame.seen is not None:
             pictures = Pictures(self.depth(frame), triangle, *self.cameras(frame).poses[1:])
-            others = frame.resource(BODY_CATEGORIES, lambda: category_numbers(frame.bank, {}))
-            self._bodies.write(frame, pictures, out, np.int32(self.body_ids(frame)), others)
+            self._bodies.write(frame, pictures, out, self.body_categories(frame))
 
-    def body_ids(self, frame: Frame) -> int:
-        """Argument `person` of `label_bodies`."""
-        return frame.bank.category_number(PERSON_CATEGORY)
+    def body_categories(self, frame: Frame) -> torch.Tensor:
+        """Argument `categories` of `label_bodies`, the same tensor at every call."""
+        return frame.resource(BODY_CATEGORIES, lambda: category_numbers(frame.bank, {}))
 
     def write_tiled(
         self, frame: Frame, appearance: Appearance[torch.Tensor], triangle: torch.Tensor, out: torch.Tensor
@@ -98,9 +96,9 @@ class InstanceSensor(IdSensor):
 
     name, field = "instance", "object_id"
 
-    def body_ids(self, frame: Frame) -> int:
-        """Argument `person` of `label_bodies`."""
-        return INSTANCES
+    def body_categories(self, frame: Frame) -> torch.Tensor:
+        """Argument `categories` of `label_bodies`."""
+        return frame.resource(INSTANCES, lambda: torch.full((1,), INSTANCES, dtype=torch.int32, device=frame.device))
 
 
 class Ids(NamedTuple):

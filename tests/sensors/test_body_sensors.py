@@ -139,6 +139,6 @@ def test_kernels_compile_for_the_gpu_without_float64(compile_ptx):
     for kernel, rest in (
         (body_surfaces.paint_bodies, (floats[2], bytes4)),
         (body_surfaces.write_body_normals, (floats[4],)),
-        (body_surfaces.label_bodies, (nb.int32, nb.Array(nb.int32, 1, "C"), nb.Array(nb.int32, 4, "C"))),
+        (body_surfaces.label_bodies, (nb.Array(nb.int32, 1, "C"), nb.Array(nb.int32, 4, "C"))),
     ):
         assert ".f64" not in compile_ptx(kernel, *pictures, *rest)
