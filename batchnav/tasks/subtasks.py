@@ -19,7 +19,14 @@ from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.rng import uniform4
 from batchnav.runtime.kernels.synchronization import enqueue, first_lane
 from batchnav.scene.goal_data import GoalData, field_distance, goal_places, goal_row, place_at
-from batchnav.sim.bodies import begin_episode, calls_stop, end_episode, keep_start, step_body
+from batchnav.sim.bodies import (
+    begin_episode,
+    calls_stop,
+    end_episode,
+    keep_start,
+    level_squared_distance,
+    step_body,
+)
 from batchnav.sim.episodes import GOAL_DRAW, agent_number, sample_scene
 from batchnav.sim.simulator import NO_EPISODE
 from batchnav.tasks.episode_sampling import SAMPLING_BLOCK, SEARCHERS, table_row
@@ -28,7 +35,7 @@ from batchnav.tasks.goal_task import GoalParameters
 from batchnav.tasks.objectnav import (
     CANDIDATES,
     MAX_STARTS,
-    closer_view_point,
+    NEAR,
     nearest_view_point,
     sampled_category,
     sees_goal,
@@ -106,15 +113,25 @@ def distance_to_subtask(scene, category, place, point, exact, nav, parameters, s
     `exact`: the smallest distance over all view points, as for fixed episodes of ObjectNav; otherwise the distance to
     the view point that the field names as nearest, as for sampled ones.
     """
-    if category < 0:
-        return geodesic_distance(nav, scene, point, place, scratch, row), place
-    goal = goal_row(parameters, scene, category)
-    best, nearest = nearest_view_point(nav, scene, goal, point, parameters, scratch, row)
-    if exact:
-        best, nearest = closer_view_point(nav, scene, goal, point, best, nearest, parameters, scratch, row)
-    if nearest < 0:
-        return _INF, point
-    found, _ = place_at(parameters, nearest)
+    first, last, nearest = np.int32(0), np.int32(0), np.int32(-1)
+    if category >= 0:
+        goal = goal_row(parameters, scene, category)
+        _, nearest = field_distance(parameters, scene, goal, point)
+        first, last = goal_places(parameters, goal)
+        if nearest < 0 and not exact:
+            return _INF, point
+    best, found = _INF, point if category >= 0 else place
+    for k in range(first - 1, last):  # the place, or the view point that the field names; then all view points
+        target = place
+        if k >= first or nearest >= 0:
+            target, _ = place_at(parameters, nearest if k < first else k)
+        known = category < 0 or nearest >= 0
+        if (k < first and known) or (k >= first and level_squared_distance(point, target) < best * best):
+            distance = geodesic_distance(nav, scene, point, target, scratch, row)  # the only call: it is compiled once
+            if k < first or distance < best:
+                best, found = distance, target
+        if k < first and not exact and best >= NEAR:
+            break
     return best, found
 
 
@@ -157,14 +174,15 @@ def begin_subtask(i, k, scene, point, key, nav, parameters, scratch, row, state_
 def ended_subtask(i, key, nav, bodies, state, parameters, scratch, row):
     """The subtask that a stop ends, and whether the stop is right. In any order it ends a remaining one."""
     scene, current = bodies.scene[i], state.order[i, 1]
-    if not parameters.any_order:
-        return current, is_found(
-            i, np.int32(state.category[i]), point_at(i, state.goal), nav, bodies, parameters, scratch, row
-        )
-    for k in range(state.counts[i, 0]):
+    first, last = current, current + np.int32(1)
+    if parameters.any_order:
+        first, last = np.int32(0), state.counts[i, 0]
+    for k in range(first, last):
         if (state.remaining[i] >> np.int64(k)) & np.int64(1):
-            origin = point_at(i, state.origin)
-            category, _, _, _, place = subtask_at(np.int32(k), state.order[i, 0], scene, origin, key, parameters)
+            category, place = np.int32(state.category[i]), point_at(i, state.goal)
+            if k != current:
+                origin = point_at(i, state.origin)
+                category, _, _, _, place = subtask_at(np.int32(k), state.order[i, 0], scene, origin, key, parameters)
             if is_found(i, category, place, nav, bodies, parameters, scratch, row):
                 return np.int32(k), True
     return current, False
@@ -402,29 +420,25 @@ def sample_one(lane, lanes, i, nav, bodies, sampling, table, parameters, scratch
     seed, agent = sampling.seed[0], agent_number(i, sampling)
     key = seed, agent, episode
     if table.scene.shape[0] > 0:
-        if lane == 0:
-            k, index = table_row(i, episode, table, bodies.scene.shape[0])
-            order = parameters.sequences[k, 0], parameters.sequences[k, 1]
-            begin_at = table.scene[k], point_at(k, table.start), table.heading[k]
-            keep_sequence(i, begin_at, order, index, key, nav, parameters, scratch, row, next_out)
-        return
-    scene, heading = sample_scene(i, episode, sampling)
-    category, first = np.int32(0), 0
-    while first < MAX_STARTS:
-        rank = first // CANDIDATES
-        if first % CANDIDATES == 0:
-            category = sampled_category(agent, episode, scene, rank, seed, parameters)
-        if category < 0:
-            break
-        goal = goal_row(parameters, scene, category)
-        found, start, _, _ = try_start(agent, episode, first + lane, nav, scene, goal, seed, parameters, scratch, row)
-        winner = first_lane(found, lane, lanes)
-        if winner >= 0:
-            if lane == winner:
-                order = np.int32(-1 - rank), number_of_subtasks(scene, start, rank, key, parameters)
-                begin_at = scene, start, heading
-                keep_sequence(i, begin_at, order, np.int32(-1), key, nav, parameters, scratch, row, next_out)
-            return
-        first += lanes
-    if lane == 0:
+        k, index = table_row(i, episode, table, bodies.scene.shape[0])
+        scene, start, heading = table.scene[k], point_at(k, table.start), table.heading[k]
+        order, winner = (parameters.sequences[k, 0], parameters.sequences[k, 1]), 0
+    else:
+        scene, heading = sample_scene(i, episode, sampling)
+        start, order, index, winner = (_ZERO, _ZERO, _ZERO), (np.int32(0), np.int32(0)), np.int32(-1), -1
+        category, first, rank = np.int32(0), 0, 0
+        while first < MAX_STARTS and category >= 0 and winner < 0:
+            rank = first // CANDIDATES
+            if first % CANDIDATES == 0:
+                category = sampled_category(agent, episode, scene, rank, seed, parameters)
+            if category >= 0:
+                goal, tried = goal_row(parameters, scene, category), first + lane
+                found, start, _, _ = try_start(agent, episode, tried, nav, scene, goal, seed, parameters, scratch, row)
+                winner = first_lane(found, lane, lanes)
+                first += lanes
+        if lane == winner:
+            order = np.int32(-1 - rank), number_of_subtasks(scene, start, rank, key, parameters)
+    if lane == winner:
+        keep_sequence(i, (scene, start, heading), order, index, key, nav, parameters, scratch, row, next_out)
+    if lane == 0 and winner < 0:
         errors_out[NO_EPISODE] = scene + np.int32(1)
