@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from object_rooms import CATEGORIES, corridor, imaged_room, object_room, with_objects
+from object_rooms import CATEGORIES, corridor, furnished, imaged_room, object_room, with_objects
 
 from batchnav.agents.registry import make_reference_agent
 from batchnav.data.episodes import Goal, rotation_of
@@ -252,11 +252,12 @@ def test_multions_cylinders_have_a_category_and_stand_on_the_floor(request, rend
     """The file's goal is 0.3 m above the floor. The palette decides the colour, the name the category."""
     if renderer == "opengl":
         request.getfixturevalue("opengl")
-    scene = corridor()
-    cyan = episode(scene, 5.0, 0.5, WEST, (Subtask(POINT, "cylinder_cyan"),), [(3.0, 0.5)])
-    (x, y, z), _ = cyan.goals[0]
+    scene = furnished()
+    cyan = episode(scene, 5.0, 3.0, WEST, (Subtask(POINT, "cylinder_cyan"),), [(3.0, 3.0)])
+    x, y, z = cyan.goals[0].position
     cyan = dataclasses.replace(cyan, goals=(Goal((x, y + 0.3, z)),))
     options = {"config": "sequence_multion", "sensors": ("semantic", "instance"), "height": 65, "width": 65}
+    options |= {"agent_height": 1.5}  # the room's navmesh is for this body
     env = NavEnv([scene], 1, "cpu", task="sequence", episodes=[cyan], renderer=renderer, **options)
     observation, _ = env.reset()
     column, number = observation["semantic"][0, 0, :, 32].numpy(), env.bank.categories.index("cylinder_cyan")
