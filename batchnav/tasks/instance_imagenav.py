@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from batchnav.sim.simulator import Simulator
 from batchnav.tasks.episode_sampling import EpisodeTable, table_row
 from batchnav.tasks.imagenav import ImageNav
 from batchnav.tasks.objectnav import ObjectNav, ObjectNavConfig
-from batchnav.tasks.task import Field, refuse_where
+from batchnav.tasks.task import refuse_where
 
 
 @kernel(over="queue")
@@ -69,10 +69,6 @@ class InstanceImageNav(ObjectNav):
     episode_file = "instance_imagenav_{split}.json.gz"
     reference_agents = ("random", "forward", "shortest_path")
     goal_images = staticmethod(ImageNav.goal_images)
-    fields: ClassVar[dict[str, Field]] = {
-        **ObjectNav.fields,
-        "goal_image": Field(dtype=torch.int64, low=0, high=2**31 - 1),  # number of the image among those of the goal
-    }
 
     def __init__(self, sim: Simulator, config: InstanceImageNavConfig, episodes: EpisodeTable | None = None):
         if sim.bank.goals is None:

@@ -314,6 +314,9 @@ class ObjectNav(GoalTask):
     fields: ClassVar[dict[str, Field]] = {
         **GoalTask.fields,
         "category": Field(dtype=torch.int64, low=0, high=2**31 - 1),  # of the goal
+        # Number of the image among those of the goal; always 0 here. Instance ImageNav has the same fields, so that its
+        # kernels are those of ObjectNav.
+        "goal_image": Field(dtype=torch.int64, low=0, high=2**31 - 1),
     }
     score_kernel: Kernel = score_one
     sample_kernel: Kernel = sample_one

@@ -120,9 +120,9 @@ def test_videos_show_the_goal_in_every_frame(evaluation):
 
 
 TOUR = with_options(
-    PRESETS["sequence_houses"],
+    dataclasses.replace(PRESETS["sequence_houses"], sensors=("rgb",)),
     {"height": 16, "width": 24, "max_subtask_steps": 20, "goals": ("category", "instance"), "goal_height": 20,
-     "goal_width": 20, "sensors": ("rgb",)},
+     "goal_width": 20},
 )  # fmt: skip
 """Goals in sequence, of which some are images."""
 
