@@ -199,9 +199,20 @@ class Task(Protocol):
     goal_kind: str
     """Kind of its goals, a name in `batchnav.data.goals.GOALS`, which decides how scenes get goals, how episodes are
     made and played, and what failures are called. "": no goal."""
-    goal_images: Mapping[str, str]
-    """Images of the goal that agents observe: names of camera sensors by the name of the observation. Such a task has
-    live tensors `goal_position` f32 [N, 3], on the navmesh, and `goal_heading` f32 [N], radians."""
+    changes_goals: bool
+    """True where an episode may have several goals, one after another."""
+    goal_position: torch.Tensor | None
+    """f32 [N, 3]: place of each agent's goal, metres on the navmesh; None: no place."""
+    goal_heading: torch.Tensor | None
+    """f32 [N]: heading at the goal, radians; None: any."""
+    goal_category: torch.Tensor | None
+    """i64 [N]: number of the goal's category among `SceneBank.goal_categories`, -1 for none; None: no categories."""
+    goal_camera: torch.Tensor | None
+    """f32 [N, 6]: camera of the goal's image, with the columns of `scene.goals.ObjectGoal.images`; None: no camera."""
+    goal_number: torch.Tensor
+    """i32 [N]: a number that changes where the agent gets another goal."""
+    goal_index: torch.Tensor | None
+    """i32 [N]: number of the current goal in the list of the episode; None for a task with one goal."""
     among_people: bool
     """True where the simulator always has a world of people (`batchnav.world`), though nobody may be in it."""
     observations: Mapping[str, torch.Tensor]
@@ -214,6 +225,8 @@ class Task(Protocol):
     """f32 [N] by name, in the order of `metric_specs`: of ended episodes where `Bodies.done`, else of running ones."""
     episode_info: Mapping[str, torch.Tensor]
     """f32 [N] by name: values of the running episode that are known from its start on, such as the start distance."""
+    episode_details: Mapping[str, torch.Tensor]
+    """f32 [N] by name: values of ended episodes besides `metrics`, such as the success of each subtask."""
     target: torch.Tensor | None
     """f32 [N, 3]: destination of an agent that knows the map; maps show it. None where the task has no destination."""
     target_radius: float
@@ -267,11 +280,16 @@ class Task(Protocol):
         ...
 
     @staticmethod
-    def goal_image_size(config: Any) -> tuple[int, int] | None:
-        """Height and width of `goal_images` with cameras of their own; None: the main camera shows the goal's pose.
+    def goal_images(config: Any) -> Mapping[str, str]:
+        """Images of the goal that agents observe: names of camera sensors by the name of the observation.
 
-        Such a task has a live tensor `goal_camera` f32 [N, 6], with the columns of `scene.goals.ObjectGoal.images`.
+        Such a task has `goal_position` and `goal_heading`, or `goal_camera` where `goal_image_size` is not None.
         """
+        ...
+
+    @staticmethod
+    def goal_image_size(config: Any) -> tuple[int, int] | None:
+        """Height and width of `goal_images` from `goal_camera`; None: the main camera shows the goal's pose."""
         ...
 
     @staticmethod

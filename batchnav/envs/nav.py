@@ -64,7 +64,7 @@ from batchnav.sensors.sensor import check_observation
 from batchnav.sim.simulator import MAX_ENVS, Simulator, check_positions
 from batchnav.tasks import TASKS
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.task import ANGLES, COORDINATES, MAX_FLOAT, BatchTask
+from batchnav.tasks.task import ANGLES, COORDINATES, MAX_FLOAT
 from batchnav.types import MovingBodies, Observation
 
 # Steps of few agents as a CUDA graph: launching their kernels takes longer than executing them.
@@ -240,7 +240,7 @@ class NavEnv(gym.vector.VectorEnv):
         self.sim = Simulator(self.bank, num_envs, body, make_task, seed, own.first_env, make_world)
         if agents > 1:
             self.sim.sampling.share_scenes(agents, self.bank.num_scenes)
-        self.task: BatchTask = self.sim.task  # type: ignore[assignment]  # all of TASKS are
+        self.task = self.sim.task
         self.frame = Frame(
             self.bank,
             self.sim.bodies,
