@@ -1,0 +1,104 @@
+"""What a memory is worth: policies of the task `sequence`, with and without the memory cleared at every new goal.
+
+    python eval/studies/cleared_memory.py runs/sequence
+    python eval/studies/cleared_memory.py runs/sequence --episodes data/mine/val.json.gz --record
+
+Each policy plays every episode twice. In the second evaluation its memory begins anew, as at an episode's start, when
+the goal changes. The difference of success rate and SPL of later subtasks is what it remembered of the house. Prints
+both by position in the sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import tyro
+from rich.table import Table
+
+from batchnav.agents.protocol import Agent
+from batchnav.cli.console import run
+from batchnav.config import bounded
+from batchnav.envs.nav import NavEnv
+from batchnav.envs.observations import needed_appearance
+from batchnav.evaluation.players import Player, find_players
+from batchnav.evaluation.run import Evaluation, result_rows
+from batchnav.evaluation.subtasks import by_position
+from batchnav.report.results import append_rows
+from batchnav.runtime.bundled import find_split
+from batchnav.runtime.console import terminal
+from batchnav.runtime.device import resolve_device
+from batchnav.tasks.sequence import Sequence
+
+
+@dataclass(frozen=True)
+class Options:
+    """Policies and episodes of the evaluation."""
+
+    agents: tyro.conf.Positional[tuple[str, ...]]
+    """Policies of the task sequence (files, run folders)."""
+    episodes: Path | None = None
+    """Episode file; default: the bundled validation episodes of sequences."""
+    device: str = "auto"
+    """Device of policies and environments: cuda, cpu, or auto for a GPU if there is one."""
+    num_envs: int = bounded(256, 1, 2**24)
+    """Parallel environments, at most one per episode."""
+    record: bool = False
+    """Append result rows to eval/results/cleared_memory.jsonl, with the parameter "memory"."""
+
+
+def main(options: Options) -> None:
+    """Evaluate every policy with its memory and with the memory cleared; print and record the results."""
+    device = resolve_device(options.device)
+    players = find_players(options.agents, device, "sequence")
+    path = options.episodes or find_split("val", Sequence.episode_file)
+    fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
+    config = next(iter(players.values())).config
+    evaluation = Evaluation(path, device, config, options.num_envs, appearance=fields)
+    table = Table("policy", "memory", "subtask", "success", "SPL", "number", title=path.name)
+    for name, player in players.items():
+        for memory, shown in {"kept": player, "cleared at every goal": ForgetfulPlayer(player)}.items():
+            played = evaluation.play(shown)
+            for row in by_position(played.episodes):
+                cells = [f"{each.mean:.3f} ({each.low:.3f} to {each.high:.3f})" for each in (row.success, row.spl)]
+                table.add_row(name, memory, str(row.position), *cells, str(row.success.count))
+            if options.record:
+                rows = result_rows(evaluation, played._replace(player=player))
+                append_rows("cleared_memory", [{**row, "params": {**row["params"], "memory": memory}} for row in rows])
+    terminal().print(table)
+
+
+class ForgetfulPlayer:
+    """A `Player` that acts as `player` does, but whose memory begins anew when the goal changes."""
+
+    def __init__(self, player: Player):
+        self.name, self.config, self.env_config = player.name, player.config, player.env_config
+        self._player, self.changes = player, player.changes
+
+    def make_agent(self, env: NavEnv) -> Agent:
+        """The player's agent, with its memory cleared at every new goal."""
+        return _ForgetfulAgent(self._player.make_agent(env), env)
+
+
+class _ForgetfulAgent:
+    """An agent to whom every new goal is a new episode."""
+
+    def __init__(self, agent: Agent, env: NavEnv):
+        self._agent, self._number = agent, env.task.goal_number
+        self._known = self._number.clone()
+
+    def reset(self, num_envs: int) -> None:
+        """Reset the agent."""
+        self._agent.reset(num_envs)
+        self._known.copy_(self._number)
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """The agent's actions."""
+        begins = episode_start | (self._number != self._known)
+        self._known.copy_(self._number)
+        return self._agent.act(observations, begins)
+
+
+if __name__ == "__main__":
+    run(Options, main, __doc__)
