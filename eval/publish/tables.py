@@ -31,7 +31,7 @@ from eval.publish.summary import SUMMARIES, Row, bundled_sha256, machine, markdo
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md", "eval/results/README.md", "eval/studies/README.md", "docs/benchmarks/model_zoo.md",
-    "docs/benchmarks/throughput.md", "docs/howto/other_libraries.md",
+    "docs/benchmarks/throughput.md", "docs/benchmarks/record.md", "docs/howto/other_libraries.md",
     "assets/policies/pointnav_waypoint_small/README.md",
 )  # fmt: skip
 FILES = tuple(ROOT / name for name in PAGES)
@@ -280,6 +280,15 @@ TABLES = {
         },
         lambda row: "{}, {actions}".format(unit(row["metric"]), **row["params"]),
         order=lambda row: ("CPU" in row["machine"], *(row["params"][by] for by in ("scene", "task", "num_envs"))),
+    ),
+    "record": Layout(
+        "record",
+        {
+            "entry": param("entry"), "million frames": lambda row: f"{row['params']['frames'] / 1e6:.2g}",
+            "kernels": lambda row: "empty cache" if row["params"]["empty_cache"] else "compiled before",
+        },
+        lambda row: f"seed {row['params']['seed']}",
+        cell=lambda row: "**{:.0f} s**, {val_spl:.3f}, {other_spl:.3f}".format(row["value"], **row["params"]),
     ),
     "adapters": Layout(
         "cartpole",

@@ -1,0 +1,23 @@
+"""The record's entries are trainings that the command line accepts."""
+
+from pathlib import Path
+
+import pytest
+
+from batchnav.training import start
+from eval.record.run import load_entries
+
+ENTRIES = load_entries()
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_stages_of_an_entry_are_commands_of_train(name):
+    entry, before = ENTRIES[name], None
+    assert entry.stages and 0.0 < entry.spl < 1.0
+    for number, stage in enumerate(entry.stages):
+        command = stage.command(Path(str(number)), 3, "cpu", before)
+        found = start.parse(command[1:]).run
+        assert (found.algorithm, found.eval_every, found.seed) == (stage.algorithm, 0, 3)
+        assert getattr(found, stage.algorithm).total_frames == stage.frames
+        assert found.init_from == ("" if before is None else str(before))
+        before = Path(str(number))
