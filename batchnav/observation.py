@@ -152,6 +152,11 @@ class ObservationSource(Protocol):
         """True where a second `write` in a step writes the same observation and changes no state."""
         return not self.state
 
+    @property
+    def capturable(self) -> bool:
+        """True where a CUDA graph can hold `write`."""
+        return True
+
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Write the current observation to `out` [N, *spec.shape], of the spec's dtype or its storage."""
         ...

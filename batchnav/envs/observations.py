@@ -43,15 +43,17 @@ class MapSensor:
     def __call__(self, config: NavConfig) -> ObservationSource:
         """The sensor of an environment."""
         names = frozenset(config.sensors) & MAP_SPECS.keys()
-        mask_of = GoalCategorySensor if TASKS[config.task_name].changes_goals else GoalMaskSensor
-        mask = mask_of(config.camera) if self._searches(config) else None
+        mask: GoalCategorySensor | GoalMaskSensor | None = None
+        if self._searches(config):
+            changes = TASKS[config.task_name].changes_goals
+            mask = GoalCategorySensor(config.camera) if changes else GoalMaskSensor(config.camera, config.goal_mask)
         lidar = lidar_sensor(config.lidar) if config.map.map_sensor == LIDAR else None
         return MapObservation(self.name, names, config.depth, config.map, config.body, mask, lidar)
 
     @staticmethod
     def reads(config: NavConfig) -> tuple[str, ...]:
         """Further sections that it reads."""
-        return (config.map.map_sensor,)
+        return (config.map.map_sensor, *((GoalMaskSensor.name,) if MapSensor._searches(config) else ()))
 
     @staticmethod
     def _searches(config: NavConfig) -> bool:
@@ -65,6 +67,11 @@ class MapSensor:
             if value and not set(readers) & set(config.sensors):
                 found = f"map.{name}: found {value!r} with sensors {', '.join(config.sensors)}"
                 raise ConfigError(f"{found}, expected {' or '.join(readers)} among them")
+        if self.name in config.sensors and not config.goal_mask.is_exact and TASKS[config.task_name].changes_goals:
+            raise ConfigError(
+                f"goal_mask: found noise or a detector with {self.name} and the task {config.task_name}, expected the "
+                "true mask: its maps remember the objects of all categories"
+            )
         if config.map.map_sensor == LIDAR and self.name in config.sensors:
             if config.map.initial_scan:
                 raise ConfigError(

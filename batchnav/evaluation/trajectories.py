@@ -282,7 +282,7 @@ class GoalMasks:
     def __init__(self, bank: SceneBank, config: NavConfig, at_once: int = POSES_AT_ONCE, renderer: str = "raycast"):
         self.kind, self.names = kind_of(config.task_name), bank.goal_categories
         spec = GoalMaskSensor(config.camera).spec
-        is_observed = spec.name in config.sensors
+        is_observed = spec.name in config.sensors and config.goal_mask.is_exact
         self.spec = spec if is_observed else spec._replace(name=f"{spec.name} (not observed)")
         self.cameras = None
         changes = TASKS[config.task_name].changes_goals

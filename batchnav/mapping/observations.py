@@ -96,11 +96,13 @@ class MapObservation(ObservationSource):
                 torch.zeros(num_envs, pixels, dtype=self._mask.spec.dtype, device=meta),
             )
         size = sum(tensor.nbytes for tensor in (*state, *search, *images, *goals))
-        return {MAPPER: size + (memory_needed(num_envs, device) if with_predictor else 0)}
+        own = {} if self._mask is None else self._mask.memory(num_envs, device)
+        return {MAPPER: size + (memory_needed(num_envs, device) if with_predictor else 0), **own}
 
     def bind(self, frame: Frame) -> None:
         """Make the mapper of a frame, or share an existing one. ConfigError for "waypoint" without a goal."""
         if self._mask is not None:
+            self._mask.bind(frame)
             self.mapper: Mapper = frame.resource(MAPPER, lambda: self._make_search(frame))
             return
         goal = frame.task.relative_goal
@@ -138,7 +140,12 @@ class MapObservation(ObservationSource):
     @property
     def state(self) -> Mapping[str, torch.Tensor]:
         """Live tensors of the map, by name."""
-        return self.mapper.state
+        return {**self.mapper.state, **({} if self._mask is None else self._mask.state)}
+
+    @property
+    def capturable(self) -> bool:
+        """True where the sensor of the goal's pixels is."""
+        return self._mask is None or self._mask.capturable
 
     @property
     def ranges(self) -> Mapping[str, tuple[float, float]]:

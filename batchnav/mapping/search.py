@@ -38,6 +38,8 @@ from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min
 
 HITS = np.int32(5)
 """Pixels of the goal's category that make a cell a goal cell."""
+LIKELY = np.uint8(128)
+"""Least value of a mask's pixel that counts: a score of one half."""
 NONE, BESIDE_OBJECT, NEAR_OBJECT, OBJECT, OPEN_FRONTIER, ANY_FRONTIER = (np.int32(kind) for kind in range(6))
 """Kinds of targets, in order of preference: explored cells without obstacles at most one cell, or two, from a goal
 cell, since the object itself may be an obstacle, or stand on one; goal cells; frontiers away from obstacles that border
@@ -104,7 +106,7 @@ def integrate_goals(lane, lanes, i, images, cameras, state, parameters, goals_ou
         line, column = place // w, place % w
         place += np.int32(lanes)
         metres = depth[i, line, column]
-        if mask[i, line, column] == 0 or not (metres > _ZERO and metres < parameters.max_depth):
+        if mask[i, line, column] < LIKELY or not (metres > _ZERO and metres < parameters.max_depth):
             continue
         _, dx, dz = pixel_point(i, line, column, depth, eye, parameters)
         apart = np.int32(_PER_METRE * np.float32(math.sqrt(dx * dx + dz * dz)))

@@ -141,6 +141,11 @@ class DistortedImage(CameraSensor):
         """True where the sensor is."""
         return self.sensor.repeatable
 
+    @property
+    def capturable(self) -> bool:
+        """True where the sensor is."""
+        return self.sensor.capturable
+
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Write the sensor's observation, resampled."""
         if self._ready is None or self._ready[0].dtype != out.dtype:

@@ -62,6 +62,8 @@ MAX_INDICES = 1 << 20
 CAMERA, ACTUATION, DEPTH, RGB = range(4)
 """Streams. Index k + 1 of CAMERA gives the random parameters of camera k; index 0 is used by `rng.uniform4`. The noise
 streams of camera k are DEPTH + 2 k and RGB + 2 k."""
+MASK = 2048
+"""First of the four streams of the goal mask's noise of camera 0; those of camera k begin at MASK + 4 k."""
 _LOW, _STEP = np.float32(0.5), np.float32(2.0**-23)
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 
