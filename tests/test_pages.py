@@ -19,6 +19,7 @@ from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.learning import ALGORITHMS
 from batchnav.policy import ENCODERS, MEMORIES
 from batchnav.sensors import SENSORS
+from batchnav.sensors.goal_mask import DETECTORS
 from batchnav.tasks import TASKS
 from batchnav.training import start
 from tests.pages import NEEDS, PAGES, ROOT, Block, blocks
@@ -61,7 +62,9 @@ def few(tmp_path_factory):
 @pytest.fixture
 def folder(few, tmp_path, monkeypatch):
     """Working folder like a fresh checkout: its data and programs, without files that are not tracked."""
-    registries = [(registry, dict(registry)) for registry in (ALGORITHMS, ENCODERS, MEMORIES, SENSORS, TASKS)]
+    registries = [
+        (registry, dict(registry)) for registry in (ALGORITHMS, DETECTORS, ENCODERS, MEMORIES, SENSORS, TASKS)
+    ]
     for name in ("assets", "configs", "docs", "eval", "train"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / few.name).symlink_to(few)

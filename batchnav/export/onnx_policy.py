@@ -66,7 +66,7 @@ MEANINGS = {
     "heading": "Heading relative to the world's -Z axis (x of ROS), radians, positive to the left, in (-pi, pi].",
     "pointgoal": "Distance to the goal, metres, and its bearing, radians, positive to the left, in (-pi, pi].",
     "objectgoal": "Index of the goal's category in environment.task.categories.",
-    "goal_mask": "255 where the pixel shows an object of the goal's category, else 0.",
+    "goal_mask": "255 x the detector's score, 0 to 1, where the pixel shows an object of the goal's category, else 0.",
     "imagegoal": "Red, green and blue, 0 to 255, of the image at the goal.",
     "goal_embedding": "Embedding of the goal's category or description, from the file in environment.goal_embedding.",
     "goal_hfov": "Horizontal field of view of the camera that took imagegoal, radians.",

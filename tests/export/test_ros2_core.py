@@ -38,6 +38,7 @@ from batchnav.export.ros2.core import (
     Policy,
     Settings,
     depth_observation,
+    named_detector,
 )
 from batchnav.sensors.distortion import undistort
 
@@ -88,14 +89,16 @@ class Session:
 
 
 def driver_of(
-    actions=(FAST,) * 100, discrete=False, observations=("depth", "pointgoal"), mapper=None, rows=1, **settings
-):
+    actions=(FAST,) * 100, discrete=False, observations=("depth", "pointgoal"), mapper=None, rows=1, detector=None,
+    **settings,
+):  # fmt: skip
     session = Session(actions, discrete)
     shapes = {
         "depth": ([1, SIZE, SIZE], "float32"), "rgb": ([3, SIZE, SIZE], "uint8"), "pointgoal": ([2], "float32"),
         "gps": ([2], "float32"), "compass": ([1], "float32"), "heading": ([1], "float32"),
         "objectgoal": ([], "int64"), "lidar": ([rows, 4], "float32"),
         "waypoint": ([2], "float32"), "ego_map": ([1, 48, 48], "float32"),
+        "goal_mask": ([1, SIZE, SIZE], "uint8"), "imagegoal": ([3, SIZE, SIZE], "uint8"),
     }  # fmt: skip
     inputs = [{"name": n, "shape": ["batch", *shapes[n][0]], "dtype": shapes[n][1]} for n in observations]
     action = (["batch"], "int64") if discrete else (["batch", 2], "float32")
@@ -110,10 +113,11 @@ def driver_of(
         "lidar": {
             "angle_min": -math.pi, "angle_increment": math.pi / 2, "range_min": 0.1, "range_max": 8.0,
         },
-        "actions": DISCRETE if discrete else VELOCITY, "environment": {"task": {"max_steps": 50}},
+        "actions": DISCRETE if discrete else VELOCITY,
+        "environment": {"task": {"max_steps": 50, "categories": ["chair", "bed"]}},
     }  # fmt: skip
     chosen = Settings(max_linear_acceleration=100.0, max_angular_acceleration=100.0, **settings)
-    return Driver(Policy(session, description, chosen), description, chosen, mapper), session
+    return Driver(Policy(session, description, chosen), description, chosen, mapper, detector), session
 
 
 def feed(driver, now, pose=(0.0, 0.0, 0.0), image=True, odometry=True, lag=0.0):
@@ -473,8 +477,8 @@ def test_moves_and_speeds():
 
 
 def test_policies_and_settings_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(ArgumentError, match="policy: found the inputs objectgoal, expected some of compass, depth"):
-        driver_of(observations=("depth", "objectgoal"))
+    with pytest.raises(ArgumentError, match="policy: found the inputs imagegoal, expected some of compass, depth"):
+        driver_of(observations=("depth", "imagegoal"))
     with pytest.raises(ConfigError, match="image_timeout: found 0"):
         validate(Settings(image_timeout=0.0))
     (tmp_path / "policy.json").write_text("{}")
@@ -570,3 +574,60 @@ def test_a_resampled_symmetric_camera_is_the_image_itself():
     picture = np.random.default_rng(0).random((SIZE, SIZE)).astype(np.float32)
     assert found.coverage == 1.0
     np.testing.assert_array_equal(found(picture), picture)
+
+
+# Policies that search for objects
+
+
+def red(rgb, category):
+    """A toy detector: the red channel is the score."""
+    assert rgb.shape == (1, 3, SIZE, SIZE) and rgb.dtype == np.uint8 and category.dtype == np.int64
+    return rgb[:, :1] / 255.0
+
+
+SEARCH = ("depth", "goal_mask", "gps", "compass", "objectgoal")
+
+
+def searching(detector=red, **options):
+    driver, session = driver_of(observations=SEARCH, detector=detector, discrete=True, **options)
+    driver.receive_camera_info(INFO)
+    driver.receive_camera_place(PLACE)
+    return driver, session
+
+
+def test_a_search_gives_the_policy_the_mask_of_a_detector():
+    driver, session = searching(actions=(1,))
+    assert driver.set_category(10.0, "bed") == ""
+    feed(driver, 10.0)
+    assert driver.step(10.0).reason == "rgb: found none yet"
+    image = np.zeros((SIZE, SIZE, 3), np.uint8)
+    image[:, :, 0] = 51 * np.arange(SIZE)[:, None] // 2
+    driver.receive_image(10.0, 10.0, image, COLOR)
+    assert driver.step(10.0).state == DRIVING
+    assert session.seen[0]["objectgoal"].tolist() == [1]
+    np.testing.assert_array_equal(session.seen[0]["goal_mask"], image.transpose(2, 0, 1)[None, :1])
+    assert math.isnan(driver.feedback(10.0).distance)
+    driver.set_category(11.0, "chair")
+    assert driver.outcomes[1].reason == "a new goal"
+    session.actions = [0]
+    feed(driver, 11.0)
+    driver.receive_image(11.0, 11.0, image, COLOR)
+    assert driver.step(11.0).reason == "succeeded: the policy stopped"
+    assert session.seen[-1]["objectgoal"].tolist() == [0]
+
+
+def test_goals_of_the_wrong_kind_and_masks_of_another_shape_are_refused():
+    driver, _ = searching(detector=lambda rgb, category: rgb)
+    assert driver.set_goal(1.0, "odom", (1.0, 0.0)) == "goal: found a point, expected a category of chair, bed"
+    assert driver.set_category(1.0, "sofa") == "goal: found the category 'sofa', expected one of chair, bed"
+    assert "expected a point" in driver_of()[0].set_category(1.0, "bed")
+    driver.set_category(10.0, "bed")
+    feed(driver, 10.0)
+    driver.receive_image(10.0, 10.0, np.zeros((SIZE, SIZE, 3), np.uint8), COLOR)
+    assert "detector: found uint8 [1, 3, 8, 8], expected bool, uint8" in driver.step(10.0).reason
+    with pytest.raises(ArgumentError, match="found the input goal_mask without a detector"):
+        searching(detector=None)
+    assert named_detector("") is None and named_detector("math:hypot") is math.hypot
+    for wrong in ("nowhere:detect", "math:detect", "math"):
+        with pytest.raises(ArgumentError, match=f"detector: found {wrong!r}"):
+            named_detector(wrong)

@@ -251,6 +251,7 @@ def ros(monkeypatch):
         "nav2_msgs": {}, "nav2_msgs.action": {"NavigateToPose": NavigateToPose},
         "nav_msgs": {}, "nav_msgs.msg": any_message("OccupancyGrid", "Odometry", "Path"),
         "sensor_msgs": {}, "sensor_msgs.msg": any_message("CameraInfo", "Image", "LaserScan"),
+        "std_msgs": {}, "std_msgs.msg": any_message("String"),
         "tf2_ros": {"Buffer": Buffer, "TransformException": LookupError, "TransformListener": lambda *_: None},
     }  # fmt: skip
     for name, content in names.items():

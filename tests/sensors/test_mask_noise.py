@@ -100,7 +100,9 @@ def test_false_scores_are_lower_than_true_ones_and_none_is_zero():
     true, false = masks[..., : SIDE // 2], masks[..., : SIDE // 2, SIDE // 2 :]
     assert true.mean() / 255 == pytest.approx(1 - 0.5 / 3, abs=0.01) and true.min() >= 127
     assert false[false > 0].mean() / 255 == pytest.approx(1 - 0.5 * 2 / 3, abs=0.02)
-    assert detected(steps=8, mask_scores=1.0).min(-1).values.max() == 0 < detected(steps=8, mask_scores=1.0)[..., 0].min()
+    assert (
+        detected(steps=8, mask_scores=1.0).min(-1).values.max() == 0 < detected(steps=8, mask_scores=1.0)[..., 0].min()
+    )
 
 
 def test_noise_differs_by_seed_agent_and_camera():

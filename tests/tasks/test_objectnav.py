@@ -12,15 +12,19 @@ from rooms import play, successes
 
 from batchnav.agents.registry import make_reference_agent
 from batchnav.data.goals.view_points import with_goals
-from batchnav.envs.config import PRESETS
+from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, EpisodeError
+from batchnav.observation import memory_of
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import Scene
 from batchnav.sensors import goal_mask
+from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.goal_mask import DETECTORS
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
+from batchnav.tasks.objectnav import ObjectNavConfig
 
 N = 16
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -233,6 +237,71 @@ def test_goal_masks_show_the_goals_pixels(device, size):
     expected = torch.where(observation["instance"] == observation["objectgoal"].view(-1, 1, 1, 1) + 1, 255, 0)
     assert torch.equal(observation["goal_mask"], expected.to(torch.uint8))
     assert [bool(mask.any()) for mask in observation["goal_mask"]] == [True, False, True, True]
+
+
+MASKS = {"task": "objectnav", "categories": CATEGORIES, "sensors": ("goal_mask", "left_goal_mask"), "height": 16}
+SIDEWAYS = NavConfig(cameras={"left": CameraConfig(16, 16, camera_heading_deg=90.0)}, task=ObjectNavConfig())
+NO_ERRORS = dict.fromkeys(("missed", "confused", "blobs", "border", "late", "scores"), 0.0)
+
+
+def with_masks(device="cpu", config=SIDEWAYS, **options):
+    return make(furnished(), N, device, config=config, seed=1, **{**MASKS, "width": 16, **options})
+
+
+def turns(env, number=9):
+    """Observations while all agents turn to the left."""
+    env.reset()
+    return [
+        {name: image.clone() for name, image in env.step(torch.full((N,), LEFT, device=env.device))[0].items()}
+        for _ in range(number)
+    ]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_detectors_miss_objects_on_every_camera(device):
+    nothing = {f"mask_{name}": value for name, value in NO_ERRORS.items()}
+    exact, same = turns(with_masks(device)), turns(with_masks(device, mask_noise=1.0, **nothing))
+    missed = turns(with_masks(device, mask_noise=1.0, **{**nothing, "mask_missed": 0.5}))
+    for name in ("goal_mask", "left_goal_mask"):
+        true, less = (torch.stack([seen[name] for seen in found]) for found in (exact, missed))
+        assert true.any() and torch.equal(true, torch.stack([seen[name] for seen in same]))
+        assert (less <= true).all() and 0.2 < less.float().sum() / true.float().sum() < 0.8
+    assert not memory_of(with_masks(device).sources.values(), N, torch.device(device))
+
+
+def test_late_masks_resume(tmp_path):
+    settings = {"mask_noise": 1.0, "mask_late": 0.5, "sensors": ("goal_mask", "ego_map", "left_goal_mask")}
+    env, other = with_masks(**settings), with_masks(**settings)
+    turns(env, 5)
+    other.reset()
+    state = env.state_dict()
+    assert {"late_goal_mask", "late_left_goal_mask"} <= {*state}
+    other.load_state_dict(state)
+    for _ in range(4):
+        found, expected = (each.step(torch.full((N,), LEFT))[0] for each in (other, env))
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+        assert torch.equal(env.observe_again()["goal_mask"], expected["goal_mask"])  # a second time, the same
+
+
+def test_a_detector_sees_colour_and_category_once_a_step(monkeypatch):
+    seen = []
+
+    def detect(rgb, category):
+        seen.append((rgb.clone(), category.clone()))
+        return rgb[:, :1] > 100
+
+    monkeypatch.setitem(DETECTORS, "bright", detect)
+    env = with_masks(
+        sensors=("rgb", "goal_mask", "ego_map"), detector="bright", config=NavConfig(task=ObjectNavConfig())
+    )
+    observation, _ = env.reset()
+    ((rgb, category),) = seen
+    assert torch.equal(rgb, observation["rgb"]) and torch.equal(category, observation["objectgoal"])
+    assert torch.equal(observation["goal_mask"], (rgb[:, :1] > 100).byte() * 255)
+    assert not env.capturable and with_masks().capturable
+    monkeypatch.setitem(DETECTORS, "bright", lambda rgb, category: rgb)
+    with pytest.raises(ArgumentError, match=r"detector 'bright': found torch.uint8 \[16, 3, 16, 16\], expected"):
+        env.step(torch.full((N,), LEFT))
 
 
 @pytest.mark.cuda

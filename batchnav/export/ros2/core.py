@@ -5,6 +5,7 @@
     driver.receive_image(now, stamp, depth_of(message))
     driver.receive_odometry(now, stamp, "odom", (x, y, yaw))
     driver.set_goal(now, "odom", (4.0, 1.5))
+    driver.set_category(now, "chair")                      # for policies of ObjectNav, in place of a point
     command = driver.step(now)                             # at every tick; zero unless all inputs are fresh
 
 Times are seconds of one clock. A message counts with the time of its measurement (its stamp), not of its arrival.
@@ -16,9 +17,10 @@ went back, too many steps, a policy without finite numbers).
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,12 +37,19 @@ IDLE, WAITING, DRIVING = "idle", "waiting", "driving"
 SUCCEEDED, CANCELED, ABORTED = "succeeded", "canceled", "aborted"
 IMAGE, COLOR, ODOMETRY, SCAN, GOAL_FRAME = "depth", "rgb", "odometry", "scan", "goal frame"
 """Names of inputs."""
+CATEGORY, MASK = "objectgoal", "goal_mask"
+"""Observations of policies that search for objects."""
 HISTORY = 2.0
 """Seconds of odometry that are kept to be matched with images."""
 STOPPED_SHARE = 0.5
 """A robot that moved less than this share of its command has collided."""
-OBSERVATIONS = {"depth", "rgb", "pointgoal", "gps", "compass", "heading", "ego_map", "waypoint", "lidar"}
+OBSERVATIONS = {
+    "depth", "rgb", "pointgoal", "gps", "compass", "heading", "ego_map", "waypoint", "lidar", "objectgoal", "goal_mask",
+}  # fmt: skip
 """Observations that the node can make."""
+Detector = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Function of colour images u8 [1, 3, H, W] and the number of the goal's category i64 [1], which returns the mask
+[1, 1, H, W]: bool, scores in 0..1, or u8 with 255 for a score of 1."""
 
 
 @dataclass(frozen=True)
@@ -212,12 +221,21 @@ class Driver:
         description: content of its JSON file.
         settings: parameters.
         mapper: `batchnav.export.RobotMapper`, for policies that read a map.
+        detector: gives the mask of the goal, for policies that read "goal_mask".
 
     ArgumentError for a policy that reads an observation which the node cannot make.
     """
 
-    def __init__(self, policy: Policy, description: Mapping[str, Any], settings: Settings, mapper: Any = None):
+    def __init__(
+        self,
+        policy: Policy,
+        description: Mapping[str, Any],
+        settings: Settings,
+        mapper: Any = None,
+        detector: Detector | None = None,
+    ):
         self.policy, self.description, self.settings, self.mapper = policy, description, settings, mapper
+        self._detector = detector
         self._observed = {value["name"] for value in description["inputs"]} - {"previous_action", "episode_start"}
         self._observed = {name for name in self._observed if not name.startswith("state")}
         if unknown := self._observed - OBSERVATIONS:
@@ -225,6 +243,10 @@ class Driver:
                 f"policy: found the inputs {', '.join(sorted(unknown))}, expected some of "
                 f"{', '.join(sorted(OBSERVATIONS))}"
             )
+        if MASK in self._observed and detector is None:
+            raise ArgumentError("policy: found the input goal_mask without a detector, expected one: `detector`")
+        self.categories = tuple(description["environment"].get("task", {}).get("categories", ()))
+        """Categories of the goals, for policies that search for objects."""
         shapes = {value["name"]: value["shape"] for value in description["inputs"]}
         _, rows, self._beams = shapes.get("lidar", (1, 1, 0))
         if rows != 1:
@@ -254,7 +276,7 @@ class Driver:
         self._last = Command(0.0, 0.0, IDLE, "no goal")
 
     @classmethod
-    def load(cls, path: str | Path, settings: Settings | None = None) -> Driver:
+    def load(cls, path: str | Path, settings: Settings | None = None, detector: Detector | None = None) -> Driver:
         """The driver of a policy that `batchnav export` wrote. ArgumentError for another file."""
         import onnxruntime
 
@@ -275,7 +297,7 @@ class Driver:
             from batchnav.export.robot_mapper import RobotMapper  # imports PyTorch
 
             mapper = RobotMapper.load(path.with_suffix(".json"))
-        return cls(policy, description, settings, mapper)
+        return cls(policy, description, settings, mapper, detector)
 
     @property
     def period(self) -> float:
@@ -287,7 +309,7 @@ class Driver:
         settings, needed = self.settings, {ODOMETRY: self.settings.odometry_timeout}
         if self._observed & {"depth", "ego_map", "waypoint"}:
             needed[IMAGE] = settings.image_timeout
-        if "rgb" in self._observed:
+        if self._observed & {"rgb", MASK}:
             needed[COLOR] = settings.image_timeout
         if "lidar" in self._observed:
             needed[SCAN] = settings.scan_timeout
@@ -373,9 +395,27 @@ class Driver:
             return f"goal: found {goal}, expected finite numbers"
         if not frame:
             return "goal: found no frame, expected one"
+        if CATEGORY in self._observed:
+            return f"goal: found a point, expected a category of {', '.join(self.categories)}"
+        self._begin(now, (frame, goal), 0)
+        return ""
+
+    def set_category(self, now: float, category: str) -> str:
+        """Search for an object of a category; a running goal is aborted. Returns why it is refused; "" where not."""
+        self._set_clock(now)
+        if CATEGORY not in self._observed:
+            return f"goal: found the category {category!r}, expected a point: the policy does not search for objects"
+        if category not in self.categories:
+            return f"goal: found the category {category!r}, expected one of {', '.join(self.categories)}"
+        self._begin(now, ("", (math.nan, math.nan)), self.categories.index(category))
+        return ""
+
+    def _begin(self, now: float, goal: tuple[str, tuple[float, float]], category: int) -> None:
+        """Begin to drive to a goal: a point of a frame, or, with an empty frame, an object of a category."""
         self._end(ABORTED, "a new goal")
         self.goal_number += 1
-        self._goal, self._began, self._steps = (frame, goal), now, 0
+        self._goal, self._began, self._steps = goal, now, 0
+        self._category = np.array([category], np.int64)
         self._goal_frame = Input(GOAL_FRAME, self.settings.transform_timeout, self.settings.future_tolerance)
         self._start: Pose | None = None
         self._acted, self._expected, self._collided = -math.inf, 0.0, False
@@ -388,7 +428,6 @@ class Driver:
         self.policy.reset()
         if self.mapper is not None:
             self.mapper.reset()
-        return ""
 
     def cancel(self) -> None:
         """End the running goal."""
@@ -482,7 +521,8 @@ class Driver:
             self._move, self._settled = Move(pose, now, forward, turn), None
             is_stop = not forward and not turn
         if is_stop:
-            self._end(SUCCEEDED, f"the policy stopped {self._distance:.2f} m from the goal")
+            where = "" if math.isnan(self._distance) else f" {self._distance:.2f} m from the goal"
+            self._end(SUCCEEDED, f"the policy stopped{where}")
         return not is_stop
 
     def _observe(self) -> dict[str, np.ndarray]:
@@ -508,12 +548,20 @@ class Driver:
             "depth": lambda: depth_observation(self._image(IMAGE), self.description["depth"]),
             "rgb": lambda: np.ascontiguousarray(self._image(COLOR).transpose(2, 0, 1))[None],
             "lidar": lambda: self.inputs[SCAN].value,
+            CATEGORY: lambda: self._category,
+            MASK: self._detect,
         }
         found = {name: makers[name]() for name in self._observed if name in makers}
         if self.mapper is not None:
             found |= self.mapper.observe(self._image(IMAGE), pose, polar[0], self._collided)
             self.ego_map = found.get("ego_map")
         return {name: found[name] for name in self._observed}
+
+    def _detect(self) -> np.ndarray:
+        """The detector's mask u8 [1, 1, H, W]. ArgumentError for a result that is no mask."""
+        assert self._detector is not None
+        rgb = np.ascontiguousarray(self._image(COLOR).transpose(2, 0, 1))[None]
+        return mask_observation(self._detector(rgb, self._category), rgb.shape[2:])
 
     def _image(self, kind: str) -> np.ndarray:
         assert self._resampler is not None
@@ -534,7 +582,7 @@ class Driver:
 
     @property
     def _needs_transform(self) -> bool:
-        return self._goal is not None and self._goal[0] != self._frame
+        return self._goal is not None and self._goal[0] not in ("", self._frame)
 
     def _goal_in_odometry(self) -> tuple[float, float] | None:
         """The goal in the frame of odometry; None where the transform is missing."""
@@ -583,6 +631,33 @@ def depth_observation(depth: np.ndarray, limits: Mapping[str, float]) -> np.ndar
     span = limits["max_depth"] - limits["min_depth"]
     scaled = np.clip((depth - limits["min_depth"]) / span, 0.0, 1.0)
     return np.where(depth == 0.0, limits["hole_value"], scaled).astype(np.float32)[None, None]
+
+
+def named_detector(name: str) -> Detector | None:
+    """The function of a name, as "my_detector:detect"; None for "". ArgumentError where there is none."""
+    if not name:
+        return None
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ArgumentError(f"detector: found {name!r} ({error}), expected MODULE:FUNCTION") from error
+    return found
+
+
+def mask_observation(found: Any, size: Sequence[int]) -> np.ndarray:
+    """The observation "goal_mask", u8 [1, 1, H, W], of a detector's mask; scores are clipped to 0..1, NaN is 0.
+
+    ArgumentError for another shape or type.
+    """
+    mask = np.asarray(found)
+    if mask.shape != (1, 1, *size) or not (mask.dtype in (bool, np.uint8) or mask.dtype.kind == "f"):
+        expected = f"bool, uint8 or floating point {[1, 1, *size]}"
+        raise ArgumentError(f"detector: found {mask.dtype} {list(mask.shape)}, expected {expected}")
+    if mask.dtype == np.uint8:
+        return mask
+    scores = np.nan_to_num(mask.astype(np.float32), nan=0.0, posinf=1.0, neginf=0.0)
+    return np.rint(scores.clip(0.0, 1.0) * 255.0).astype(np.uint8)
 
 
 PARAMETERS = {field.name: field.default for field in fields(Settings)}

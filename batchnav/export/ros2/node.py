@@ -29,7 +29,18 @@ from batchnav.export.ros2.conversions import (
     pose_of,
     seconds,
 )
-from batchnav.export.ros2.core import COLOR, IMAGE, PARAMETERS, SCAN, SUCCEEDED, Command, Driver, Settings
+from batchnav.export.ros2.core import (
+    CATEGORY,
+    COLOR,
+    IMAGE,
+    PARAMETERS,
+    SCAN,
+    SUCCEEDED,
+    Command,
+    Driver,
+    Settings,
+    named_detector,
+)
 
 try:
     import rclpy
@@ -47,6 +58,7 @@ try:
     from rclpy.qos import qos_profile_sensor_data
     from rclpy.signals import SignalHandlerOptions
     from sensor_msgs.msg import CameraInfo, Image, LaserScan
+    from std_msgs.msg import String
     from tf2_ros import Buffer, TransformException, TransformListener
 except ModuleNotFoundError as error:
     if __name__ != "__main__":
@@ -61,11 +73,12 @@ FEEDBACK_SECONDS = 0.2
 
 
 class PolicyNode(LifecycleNode):
-    """Drives to goals of the topic `goal_pose` and of the action `navigate_to_pose`."""
+    """Drives to goals of the topics `goal_pose` and `goal_category`, and of the action `navigate_to_pose`."""
 
     def __init__(self):
         super().__init__("batchnav_policy")
-        for name, value in {"policy": "policy.onnx", "base_frame": "base_link", "stamped": True, **PARAMETERS}.items():
+        own = {"policy": "policy.onnx", "detector": "", "base_frame": "base_link", "stamped": True}
+        for name, value in (own | PARAMETERS).items():
             self.declare_parameter(name, value)
         self.lock = threading.RLock()  # the action and the timer run on threads of their own
         self.driver: Driver  # made by `on_configure`
@@ -76,7 +89,8 @@ class PolicyNode(LifecycleNode):
         """Load the policy, and make subscriptions, publishers and the action."""
         try:
             settings = Settings(**{name: self.get_parameter(name).value for name in PARAMETERS})
-            self.driver = Driver.load(self.get_parameter("policy").value, settings)
+            detector = named_detector(self.get_parameter("detector").value)
+            self.driver = Driver.load(self.get_parameter("policy").value, settings, detector)
         except (BatchnavError, OSError) as error:
             self.get_logger().error(str(error))
             return TransitionCallbackReturn.FAILURE
@@ -93,6 +107,8 @@ class PolicyNode(LifecycleNode):
             subscribed.append((Image, "depth", lambda message: self.on_image(message, IMAGE), sensor))
         if COLOR in self.driver.inputs:
             subscribed.append((Image, "rgb", lambda message: self.on_image(message, COLOR), sensor))
+        if CATEGORY in self.driver.policy.names:
+            subscribed.append((String, "goal_category", self.on_category, 1))
         if SCAN in self.driver.inputs:
             subscribed.append((LaserScan, "scan", self.on_scan, sensor))
         self.readers = [self.create_subscription(*each, callback_group=group) for each in subscribed]
@@ -167,6 +183,15 @@ class PolicyNode(LifecycleNode):
         """Drive to a pose's place."""
         with self.lock:
             if refused := self.begin(message):
+                self.get_logger().error(refused)
+
+    def on_category(self, message):
+        """Search for an object of a category."""
+        with self.lock:
+            refused = "goal: found a node that is not active, expected an active one"
+            if self.active:
+                refused = self.driver.set_category(self.now(), message.data)
+            if refused:
                 self.get_logger().error(refused)
 
     def begin(self, goal) -> str:

@@ -13,7 +13,7 @@ from launch.substitutions import LaunchConfiguration
 TOPICS = {
     "depth": "/camera/depth/image_rect_raw", "rgb": "/camera/color/image_raw",
     "camera_info": "/camera/depth/camera_info", "odom": "/odom", "scan": "/scan", "goal_pose": "/goal_pose",
-    "cmd_vel": "/cmd_vel",
+    "goal_category": "/goal_category", "cmd_vel": "/cmd_vel",
 }  # fmt: skip
 
 
