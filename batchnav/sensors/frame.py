@@ -197,7 +197,8 @@ class Frame:
     @property
     def capturable(self) -> bool:
         """True where a CUDA graph can hold the rendering and the sources."""
-        own = all(part.capturable for part in (*self.renderers.values(), *self.sources))
+        own = all(renderer.capturable for renderer in self.renderers.values())
+        own = own and all(source.capturable for source in self.sources)
         return own and all(frame.capturable for frame in self.derived)
 
     def begin(self, sources: Iterable[ObservationSource]) -> None:

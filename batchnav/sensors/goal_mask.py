@@ -164,7 +164,7 @@ class GoalMaskSensor(IdSensor):
             sensor.write(frame, ids)
         noise = checked_noise(self.spec.name, self.cameras(frame).noise)
         if self._bound is None or self._bound[0] is not noise:
-            seen = SeenObjects(*self._seen, frame.task.goal_category)
+            seen = SeenObjects(self._seen[0], self._seen[1], frame.task.goal_category)
             n, _, height, width = out.shape
             read = view(noise), view(seen), cast(Any, self._rates)
             self._bound = noise, detect.bind((n, height, width), *read, view(self._history), view(out), live=(4,))
