@@ -27,13 +27,13 @@ from batchnav.evaluation.players import (
     policy_name,
 )  # fmt: skip
 from batchnav.evaluation.robustness import CONDITIONS, DisturbedPlayer
-from batchnav.evaluation.run import Evaluation, Played, result_rows, write_results
+from batchnav.evaluation.run import Evaluation, Played, predicted_mask_table, result_rows, write_results
 from batchnav.export.ros2.bag import write_bag
 from batchnav.export.ros_map import agent_map, describe
 from batchnav.mapping.observations import MAP_SPECS
 from batchnav.report.evaluation import write_report
 from batchnav.report.paper import group_seeds, plot_curves, write_table
-from batchnav.report.results import append_rows, print_agents, print_scenes
+from batchnav.report.results import append_rows, print_agents, print_masks, print_scenes
 from batchnav.report.robustness import PICTURE, UNDISTURBED, write_robustness
 from batchnav.runtime.bundled import bundled_name, find_episodes, find_policy, find_split
 from batchnav.runtime.console import next_command
@@ -311,3 +311,4 @@ def print_results(name: str, played: Played, episodes: str) -> None:
     if len(played.mismatches) > MAX_LISTED:
         show(f"... and {len(played.mismatches) - MAX_LISTED} more such episodes, see results.json")
     print_agents(f"{name} agent on {episodes}{in_brackets(played.player.changes)}", {name: played.overall}, metrics)
+    print_masks(predicted_mask_table(played))

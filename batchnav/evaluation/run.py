@@ -26,6 +26,7 @@ from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, summarise
 from batchnav.evaluation.play import AgentMap, Images, Recording, evaluate, record
 from batchnav.evaluation.players import Player, PolicyPlayer
+from batchnav.evaluation.predicted_masks import MaskRow, MaskViews, mask_rows, predicted_masks
 from batchnav.evaluation.subtasks import Position, Subtasks, by_position, subtask_failures
 from batchnav.evaluation.trajectories import (
     GoalMasks,
@@ -67,6 +68,8 @@ class Played(NamedTuple):
     failures: np.ndarray | None = None
     """Kind of each failed episode [M], "" for a success, or of each failed subtask [M, MOST_SUBTASKS]; None where kinds
     are not told apart."""
+    masks: MaskViews | None = None
+    """What the predicted masks said in each episode; None for agents without."""
 
 
 class Evaluation:
@@ -135,10 +138,12 @@ class Evaluation:
         walked = agent.trajectories(len(mine))
         why = subtask_failures if has_subtasks(player.env_config) else failure_kinds
         kinds = why(self.bank, player.env_config, self.episodes[mine], own, walked, self.renderer)
-        of_ranks = self.ranks.all_gather((own, walked, kinds))
+        predicted = self._predicted_masks(player, mine, own["scene"], walked)
+        of_ranks = self.ranks.all_gather((own, walked, kinds, predicted))
         found = {name: np.concatenate([part[name] for part, *_ in of_ranks]) for name in of_ranks[0][0]}
-        trajectories = [trajectory for _, part, _ in of_ranks for trajectory in part]
-        failures = None if kinds is None else np.concatenate([part for *_, part in of_ranks])
+        trajectories = [trajectory for _, part, *_ in of_ranks for trajectory in part]
+        failures = None if kinds is None else np.concatenate([part for _, _, part, _ in of_ranks])
+        masks = None if predicted is None else MaskViews(*np.concatenate([part for *_, part in of_ranks], axis=1))
         metrics = env.task.metric_specs
         by_scene = {
             name: summarise({key: values[found["scene"] == k] for key, values in found.items()}, metrics)
@@ -146,7 +151,16 @@ class Evaluation:
         }
         stated = "start_distance" in found
         mismatches = distance_mismatches(self.episodes, found["start_distance"]) if stated else []
-        return Played(player, found, summarise(found, metrics), by_scene, mismatches, trajectories, failures)
+        return Played(player, found, summarise(found, metrics), by_scene, mismatches, trajectories, failures, masks)
+
+    def _predicted_masks(
+        self, player: Player, numbers: Sequence[int], scenes: np.ndarray, trajectories: Sequence[Trajectory]
+    ) -> MaskViews | None:
+        """What the predicted masks of a player said in these episodes; None for a player that predicts none."""
+        if not isinstance(player, PolicyPlayer):
+            return None
+        network, config = player.policy.network, player.env_config
+        return predicted_masks(self.bank, config, network, self.episodes[numbers], scenes, trajectories, self.renderer)
 
     def evenly_spaced(self, count: int) -> np.ndarray:
         """Indices of at most `count` episodes, evenly spaced over the file."""
@@ -305,6 +319,13 @@ def failure_table(evaluation: Evaluation, played: Played) -> list[FailureRow]:
     return [_row(group, label, kinds[rows], names) for group, found in groups.items() for label, rows in found.items()]
 
 
+def predicted_mask_table(played: Played) -> list[MaskRow]:
+    """Predicted masks in all episodes, and in those of each kind of failure; empty for agents without such masks."""
+    if played.masks is None:
+        return []
+    return mask_rows(played.masks, played.failures, tuple(meanings_of(played.player.config)))
+
+
 def _by_position(played: Played) -> list[FailureRow]:
     """Rows of `failure_table` for sequences of goals."""
     assert played.failures is not None
@@ -360,10 +381,12 @@ def write_results(path: Path, evaluation: Evaluation, played: Played) -> None:
             "episode_id": episode.episode_id, "scene_id": episode.scene_id,
             **{metric: _finite(played.episodes[metric][i]) for metric in played.overall},
             **_failure_of(played, i),
+            **({} if played.masks is None else {"predicted_mask": _views(played.masks, i)}),
         }
         for i, episode in enumerate(evaluation.episodes)
     ]  # fmt: skip
     table = [row._asdict() for row in failure_table(evaluation, played)]
+    masks = [_mask_row(row) for row in predicted_mask_table(played)]
     positions = by_position(played.episodes) if has_subtasks(played.player.config) else []
     data = {
         "agent": played.player.name, "episodes_file": str(evaluation.path),
@@ -372,6 +395,7 @@ def write_results(path: Path, evaluation: Evaluation, played: Played) -> None:
         "overall": _summary(played.overall),
         "scenes": {scene: _summary(summary) for scene, summary in played.scenes.items()},
         **({"failures": table} if table else {}),
+        **({"predicted_mask": masks} if masks else {}),
         **({"subtasks": [_position(each) for each in positions]} if positions else {}),
         "distance_mismatches": played.mismatches, "episodes": per_episode,
     }  # fmt: skip
@@ -395,6 +419,17 @@ def _failure_of(played: Played, i: int) -> dict[str, Any]:
             for k in range(found.planned[i])
         ]
     }  # fmt: skip
+
+
+def _views(masks: MaskViews, i: int) -> dict[str, int]:
+    """What the predicted mask said in an episode, for results.json."""
+    return {name: int(column[i]) for name, column in masks._asdict().items()}
+
+
+def _mask_row(row: MaskRow) -> dict[str, Any]:
+    """A row of `predicted_mask_table` for JSON."""
+    shares = {name: _finite(getattr(row, name)) for name in ("precision", "recall", "pixels")}
+    return row._asdict() | shares
 
 
 def _position(position: Position) -> dict[str, Any]:

@@ -327,6 +327,17 @@ class ActorCritic(nn.Module):
         outputs, value = self._heads(x)
         return Evaluation(*self.actions.evaluate(outputs, actions), value, outputs, mask_logits)
 
+    def predict_mask(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Probability of each pixel to show the goal, f32 [B, 1, H, W], for a policy with `config.predicted_mask`.
+
+        Args:
+            obs: the images of the first size and the integer observations, [B, ...] by name.
+        """
+        assert self.mask_head is not None
+        image = self._image(self.images[0], {name: obs[name][None] for name in self.images[0]})
+        logits = self.mask_head(image.flatten(0, 1), [obs[name].reshape(-1) for name in self.num_categories])
+        return torch.sigmoid(logits.float())
+
     def compile_parts(self) -> None:
         """Run the encoders and the memory's compilable part through torch.compile, in place, for static shapes."""
         for encoder in (*self._encoders(), *self.scan_encoders.values()):

@@ -17,6 +17,7 @@ from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Interval, Summary, format_interval, summarise
 from batchnav.evaluation.play import AgentMap, Images, present
 from batchnav.evaluation.players import Player, PolicyPlayer
+from batchnav.evaluation.predicted_masks import MaskViews
 from batchnav.evaluation.run import (
     DISTANCES,
     Evaluation,
@@ -24,6 +25,7 @@ from batchnav.evaluation.run import (
     by_category,
     failure_table,
     has_subtasks,
+    predicted_mask_table,
     properties,
     quantiles,
 )
@@ -32,7 +34,7 @@ from batchnav.evaluation.trajectories import Trajectory, goals_shown, meanings_o
 from batchnav.observation import Spec
 from batchnav.report.charts import COLOURS, Chart, Rows, charts, in_words, load_metrics
 from batchnav.report.page import as_yaml, command, now, render, script_json
-from batchnav.report.results import commit, versions
+from batchnav.report.results import MASK_CAPTION, MASK_COLUMNS, commit, mask_cells, versions
 from batchnav.report.robustness import robustness_picture, shown_metrics
 from batchnav.runtime.device import machine
 from batchnav.runtime.files import read_text, replacing
@@ -324,6 +326,10 @@ def write_report(
         kinds=meanings_of(played[0].player.config), failures={
             name: failure_table(evaluation, each) for name, each in agents.items() if each.failures is not None
         },
+        mask_columns=MASK_COLUMNS, mask_caption=MASK_CAPTION, masks={
+            name: [(row.label, row.episodes, mask_cells(row)) for row in predicted_mask_table(each)]
+            for name, each in agents.items() if each.masks is not None
+        },
         breakdowns=breakdowns(evaluation, played, metric), ends=bar_ends(metric, played),
         disturbed=_disturbed(f"{first} on {evaluation.path.name}", disturbed, task.metric_specs) if disturbed else None,
         charts=_charts(agents, task.metric_specs),
@@ -356,11 +362,19 @@ def listed(evaluation: Evaluation, played: Sequence[Played], metric: Metric) -> 
                 Score(bool(each.episodes[success][i]) if success else None, float(each.episodes[metric.name][i]))
                 for each in played
             ],
-            "failed" if kinds is None or kinds.ndim > 1 else str(kinds[i]),
+            ("failed" if kinds is None or kinds.ndim > 1 else str(kinds[i])) + _mask_words(played[0].masks, i),
             kind.category(evaluation.episodes[i]),
         )
         for i in order
     ]  # fmt: skip
+
+
+def _mask_words(masks: MaskViews | None, i: int) -> str:
+    """What the predicted mask said in an episode, in words; empty for an agent without one."""
+    if masks is None:
+        return ""
+    in_view, predicted, hits, _ = (int(column[i]) for column in masks)
+    return f"; goal in {in_view} views, its mask predicted in {hits} of them and in {predicted - hits} others"
 
 
 def _page_data(evaluation: Evaluation, played: Sequence[Played], rows: Sequence[Row], films: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import datetime
 import functools
 import importlib.metadata
 import json
+import math
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from rich.table import Table
 
 from batchnav.errors import BatchnavError
 from batchnav.evaluation.intervals import Summary, format_interval
+from batchnav.evaluation.predicted_masks import MASK_PIXELS, MaskRow
 from batchnav.runtime.console import number_of, terminal
 from batchnav.runtime.device import machine
 from batchnav.runtime.files import read_text
@@ -35,6 +37,11 @@ COMMIT_FILE = ".commit"
 PACKAGES = ("batchnav", "torch", "numba", "numba-cuda", "numpy", "moderngl")
 STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 """Style of terminal tables: narrow, so that many columns fit."""
+
+
+MASK_COLUMNS = "goal in view", "mask predicted", "both", "precision", "recall", "pixels predicted"
+"""Columns of the table of predicted masks."""
+MASK_CAPTION = f"numbers of views with at least {MASK_PIXELS} pixels; pixels: predicted where the goal is in view"
 
 
 def row(benchmark: str, metric: str, samples: Any, params: dict[str, Any], device: str | torch.device) -> dict:
@@ -224,6 +231,28 @@ def print_agents(title: str, agents: Mapping[str, Summary], metrics: Sequence[Me
     count = next(iter(agents.values()))[names[0]]
     table.caption = f"{number_of(count.count, 'episode')} in {number_of(count.scenes, 'scene')}"
     _print(table)
+
+
+def print_masks(rows: Sequence[MaskRow]) -> None:
+    """Print what a policy's predicted masks said, one line a kind of failure; nothing for a policy without."""
+    if not rows:
+        return
+    table = Table("episodes", title="predicted mask of the goal", **STYLE)
+    for name in ("number", *MASK_COLUMNS):
+        table.add_column(name.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(row.label, str(row.episodes), *mask_cells(row))
+    table.caption = MASK_CAPTION
+    _print(table)
+
+
+def mask_cells(row: MaskRow) -> list[str]:
+    """Values of MASK_COLUMNS as text; empty where there are no such views."""
+    shares = (("{:.3f}", row.precision), ("{:.3f}", row.recall), ("{:.0f}", row.pixels))
+    return [
+        *map(str, (row.in_view, row.predicted, row.hits)),
+        *("" if math.isnan(value) else text.format(value) for text, value in shares),
+    ]
 
 
 def _print(table: Table) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from labelled import labelled_scene, write_named
 
+from batchnav.config import to_dict
 from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.data.formats.instance_imagenav import InstanceEpisode
 from batchnav.data.formats.objectnav import ObjectNavEpisode
@@ -27,11 +28,15 @@ from batchnav.data.goals.point import PASSED_BY, WRONG_HEADING
 from batchnav.data.goals.view_points import with_goals
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, with_options
-from batchnav.envs.observations import needed_appearance
-from batchnav.evaluation.players import ReferencePlayer
-from batchnav.evaluation.run import Evaluation, failure_table, straight_line, write_results
+from batchnav.envs.observations import needed_appearance, space_of, specs_of
+from batchnav.evaluation.players import PolicyPlayer, ReferencePlayer
+from batchnav.evaluation.run import Evaluation, failure_table, predicted_mask_table, straight_line, write_results
 from batchnav.evaluation.trajectories import GoalMasks, Trajectory, failure_kinds, meanings_of
+from batchnav.policy.actor_critic import ActorCritic
+from batchnav.policy.config import PolicyConfig
+from batchnav.policy.weights import save_policy
 from batchnav.report.evaluation import PLAN_SIZE, write_report
+from batchnav.report.results import print_masks
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.sim.bodies import FORWARD, STOP
@@ -169,6 +174,40 @@ def test_results_and_report_have_the_table(evaluation, agents, tmp_path):
     text = write_report(tmp_path, evaluation, agents, films=0).read_text()
     assert "<h2>Failures</h2>" in text and all(f"<th>{kind}</th>" in text for kind in CategoryGoals.failures)
     assert all(f"{kind.capitalize()}: {meaning}." in text for kind, meaning in CategoryGoals.failures.items())
+
+
+def predicting(path, logit):
+    """A policy that predicts the goal in all pixels (a positive logit) or in none."""
+    env = replace(with_options(CONFIG, {"height": 24, "width": 32, "max_steps": 20}), sensors=("depth",))
+    small = {"encoder": "simple_cnn", "visual_size": 4, "hidden_size": 4, "memory": "none", "mask_width": 4}
+    chosen = PolicyConfig(predicted_mask="goal_mask", **small)
+    network = ActorCritic(space_of(specs_of(env)), env.body.action_space, chosen)
+    torch.nn.init.constant_(network.mask_head.logits.bias, logit)
+    save_policy(network, path, {"env": to_dict(env)})
+    return PolicyPlayer(path, torch.device("cpu"))
+
+
+def test_predicted_masks_are_compared_with_true_ones(evaluation, agents, tmp_path, capsys):
+    player = predicting(tmp_path / "all.safetensors", 20.0)
+    played = evaluation.play(player)
+    everywhere, steps = played.masks, np.array([len(walk.headings) for walk in played.trajectories])
+    assert (everywhere.predicted == steps).all() and (everywhere.hits == everywhere.in_view).all()
+    assert (everywhere.pixels == everywhere.in_view * 24 * 32).all() and 0 < everywhere.in_view.sum() < steps.sum()
+    whole, *kinds = predicted_mask_table(played)
+    assert whole.recall == 1.0 and whole.precision == pytest.approx(everywhere.in_view.sum() / steps.sum())
+    assert sum(row.episodes for row in kinds) == (played.failures != "").sum()
+    nowhere = evaluation.play(predicting(tmp_path / "none.safetensors", -20.0))
+    row = predicted_mask_table(nowhere)[0]
+    assert row.predicted == row.hits == row.pixels == 0 and row.recall == 0.0 and math.isnan(row.precision)
+    write_results(tmp_path / "results.json", evaluation, nowhere)
+    stored = json.loads((tmp_path / "results.json").read_text())
+    assert stored["predicted_mask"][0]["precision"] is None and stored["predicted_mask"][0]["in_view"] == row.in_view
+    assert [each["predicted_mask"]["in_view"] for each in stored["episodes"]] == nowhere.masks.in_view.tolist()
+    print_masks(predicted_mask_table(played))
+    assert "predicted mask of the goal" in capsys.readouterr().out
+    text = write_report(tmp_path, evaluation, {"all": played, **agents}, films=0).read_text()
+    assert "<h2>Predicted masks of the goal</h2>" in text and "; goal in 0 views, its mask predicted in" in text
+    assert agents["random"].masks is None and not predicted_mask_table(agents["random"])
 
 
 def test_the_report_has_goals_and_maps(evaluation, agents, tmp_path):
