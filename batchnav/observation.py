@@ -53,6 +53,8 @@ class Requirements(NamedTuple):
     """Attributes of the task that it reads, such as "relative_goal"."""
     semantic: bool = False
     """True where its images show the mesh with semantic ids; some datasets have another mesh for colours."""
+    pose: bool = False
+    """True where it reads the agents' pose, or a goal relative to it, as odometry estimates them."""
 
 
 class Frame(Protocol):
@@ -64,6 +66,8 @@ class Frame(Protocol):
     """The scenes (`scene.bank.SceneBank`), or None."""
     bodies: Any
     """Live tensors of the agents' bodies (`sim.bodies.Bodies`)."""
+    odometry: Any
+    """The bodies at the poses that odometry estimates: `bodies`, unless it drifts."""
     task: Any
     """The `Task` of the agents, or None."""
     material_sampler: Any
@@ -81,6 +85,14 @@ class Frame(Protocol):
 
     def cameras(self, name: str) -> Any:
         """The N cameras with this name, at their current poses (`sensors.sensor.Cameras`)."""
+        ...
+
+    def estimated_cameras(self, name: str) -> Any:
+        """The N cameras with this name, at the poses that odometry estimates."""
+        ...
+
+    def estimated_goal(self, goal: torch.Tensor) -> torch.Tensor:
+        """Live tensor f32 [N, 2]: distance and bearing of a goal by odometry, from those by the true poses."""
         ...
 
     def depth(self, camera: str, scale: int = 1, semantic: bool = False) -> torch.Tensor:
@@ -171,11 +183,17 @@ def memory_of(sources: Iterable[ObservationSource], num_envs: int, device: torch
 
 
 class TaskObservation(ObservationSource):
-    """An observation that the task computes: a copy of `frame.task.observations[spec.name]`."""
+    """An observation that the task computes: a copy of `frame.task.observations[spec.name]`.
 
-    def __init__(self, spec: Spec):
-        self.spec, self.requires = spec, Requirements(goal=frozenset({"observations"}))
+    Args:
+        spec: spec of the observation.
+        relative: True for distance and bearing of a goal from the agent's pose, which odometry estimates.
+    """
+
+    def __init__(self, spec: Spec, relative: bool = False):
+        self.spec, self.requires = spec, Requirements(goal=frozenset({"observations"}), pose=relative)
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Copy the live tensor."""
-        out.copy_(frame.task.observations[self.spec.name])
+        found = frame.task.observations[self.spec.name]
+        out.copy_(frame.estimated_goal(found) if self.requires.pose else found)

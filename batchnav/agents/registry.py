@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from batchnav.agents.frontier import FrontierAgent
 from batchnav.agents.predictive import PredictiveAgent
 from batchnav.agents.protocol import Agent
@@ -133,9 +135,26 @@ def make_reference_agent(name: str, env: NavEnv) -> Agent:
 def make_expert(name: str, env: NavEnv) -> Agent:
     """A reference agent to imitate, which acts on the observations and bodies of the policy's environment.
 
-    It stops within `EXPERT_STOP_RATIO` times the success distance. Errors: see `make_reference_agent`.
+    It stops within `EXPERT_STOP_RATIO` times the success distance. Errors: see `make_reference_agent`. Where the
+    policy's observations are late, the expert knows the present ones.
     """
-    return _make(name, env, env.task.target_radius * EXPERT_STOP_RATIO)
+    expert = _make(name, env, env.task.target_radius * EXPERT_STOP_RATIO)
+    return expert if env.present_observation is env.last_observation else _PresentAgent(expert, env)
+
+
+class _PresentAgent:
+    """An agent that acts on an environment's observations without latency."""
+
+    def __init__(self, agent: Agent, env: NavEnv):
+        self.agent, self.env = agent, env
+
+    def reset(self, num_envs: int) -> None:
+        """Reset the agent."""
+        self.agent.reset(num_envs)
+
+    def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
+        """The agent's actions on the present observations."""
+        return self.agent.act({**observations, **self.env.present_observation}, episode_start)
 
 
 def check_expert(name: str, config: NavConfig, key: str = "expert") -> None:

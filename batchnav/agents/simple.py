@@ -37,7 +37,7 @@ class ForwardAgent:
 
     def __init__(self, env: NavEnv, radius: float | None = None):
         self.radius = env.task.target_radius if radius is None else radius
-        self._position, self._goal = env.sim.bodies.position, env.task.goal_position
+        self._position, self._goal = env.frame.odometry.position, env.task.goal_position
 
     def reset(self, num_envs: int) -> None:
         """Do nothing: the agent keeps no state."""
@@ -210,7 +210,7 @@ class MapPlannerAgent(GreedyAgent):
 
     def __init__(self, env: NavEnv, radius: float | None = None):
         super().__init__(env, radius)
-        self._heading = env.sim.bodies.heading
+        self._heading = env.frame.odometry.heading
         self.reset(0)
 
     @torch.inference_mode(False)

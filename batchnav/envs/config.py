@@ -18,6 +18,7 @@ from batchnav.runtime.imports import advice
 from batchnav.sensors import SENSORS
 from batchnav.sensors.by_name import camera_sensor_name
 from batchnav.sensors.camera import MAIN, CameraConfig, load_camera_info
+from batchnav.sensors.disturbances import DisturbanceConfig
 from batchnav.sim.bodies import BodyConfig
 from batchnav.tasks import TASKS
 from batchnav.tasks.config import TaskConfig
@@ -183,6 +184,8 @@ class NavConfig(Sections):
     name or description (goal_embedding). The task adds its goal observations. The order has no effect."""
     world: WorldConfig = field(default_factory=WorldConfig)
     """Who is in an environment's world: people, and one robot or several."""
+    disturbances: DisturbanceConfig = field(default_factory=DisturbanceConfig)
+    """Odometry that drifts and late observations, for training policies that tolerate them."""
     task: TaskConfig = field(default_factory=PointNavConfig, metadata={KINDS: task_kinds})
     """Configuration of a task of `batchnav.tasks.TASKS`. Files name the task: `{name: pointnav}`."""
 
@@ -194,11 +197,21 @@ class NavConfig(Sections):
         for source in SOURCES.values():
             if hasattr(source, "check"):
                 source.check(self)
+        if self.disturbances.has_drift and not self.reads_pose:
+            raise ConfigError(
+                f"disturbances: found drift with sensors {', '.join(self.sensors) or 'none'}, expected one that reads "
+                "the pose, such as gps, compass or waypoint, or a task with a goal relative to the pose"
+            )
 
     @property
     def has_map(self) -> bool:
         """True where a sensor reads the agent's own map."""
         return any(source.requires.map for source in observation_sources(self).values())
+
+    @property
+    def reads_pose(self) -> bool:
+        """True where an observation depends on the pose that odometry estimates."""
+        return any(source.requires.pose or source.requires.map for source in observation_sources(self).values())
 
     @property
     def also_in_use(self) -> set[str]:
@@ -224,11 +237,15 @@ class NavConfig(Sections):
         return {MAIN: self.camera, **self.cameras}
 
     @property
-    def with_fixed_cameras(self) -> Self:
-        """The configuration for evaluation: camera ranges and several robots in a world are for training only."""
+    def for_evaluation(self) -> Self:
+        """The configuration for evaluation.
+
+        Ranges of cameras, disturbances and several robots in a world are for training only.
+        """
         world = dataclasses.replace(self.world, agents_per_world=1)
         fixed = {name: camera.fixed for name, camera in self.cameras.items()}
-        return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed, world=world)
+        none = DisturbanceConfig()
+        return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed, world=world, disturbances=none)
 
     @property
     def sensor_settings(self) -> dict[str, Any]:
@@ -242,7 +259,7 @@ def with_options(config: NavConfig, options: Mapping[str, Any]) -> NavConfig:
     ConfigError for an unknown name, or a value of the wrong type or range.
     """
     parts_of: dict[str, list[str]] = {}
-    for part in ("body", "camera", "world", *SENSORS.sections | SOURCES.sections, "task"):
+    for part in ("body", "camera", "world", "disturbances", *SENSORS.sections | SOURCES.sections, "task"):
         for f in dataclasses.fields(getattr(config, part)):
             parts_of.setdefault(f.name, []).append(part)
     changes: dict[str, dict[str, Any]] = {}
@@ -390,8 +407,8 @@ def nav_config(config: NavConfig | str | None, options: Mapping[str, Any], task:
 
 
 def config_of(info: Mapping[str, Any]) -> NavConfig:
-    """Configuration for evaluating a policy: that of its training, with fixed cameras. See `trained_config`."""
-    return trained_config(info).with_fixed_cameras
+    """Configuration for evaluating a policy: that of its training, `for_evaluation`. See `trained_config`."""
+    return trained_config(info).for_evaluation
 
 
 def trained_config(info: Mapping[str, Any]) -> NavConfig:

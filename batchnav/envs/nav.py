@@ -6,6 +6,7 @@ import dataclasses
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -59,6 +60,7 @@ from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.body_surfaces import BODY_CATEGORIES, category_numbers
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.disturbances import Latency, Odometry
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import check_observation
 from batchnav.sim.simulator import MAX_ENVS, Simulator, check_positions
@@ -229,7 +231,10 @@ class NavEnv(gym.vector.VectorEnv):
         for scene in self.bank.scenes:
             check_body(scene, body.agent_radius, body.agent_height)
         self.num_envs, self.device = num_envs, self.bank.device
-        check_memory("num_envs, sensors", memory_of(self.sources.values(), num_envs, self.device), self.device)
+        self.specs = tuple(source.spec for source in self.sources.values())
+        disturbances = self.config.disturbances
+        needed = memory_of(self.sources.values(), num_envs, self.device) + disturbances.memory(self.specs, num_envs)
+        check_memory("num_envs, sensors", needed, self.device)
         self._playing = False  # True from the first reset until `close`
         self._num_randomizations = torch.zeros(1, dtype=torch.int64, device="cpu")
         make_task = lambda sim: TASKS[task](sim, self.config.task, table)  # noqa: E731
@@ -241,6 +246,9 @@ class NavEnv(gym.vector.VectorEnv):
         if agents > 1:
             self.sim.sampling.share_scenes(agents, self.bank.num_scenes)
         self.task = self.sim.task
+        disturbed = self.sim.bodies, disturbances, self.sim.sampling
+        self._odometry = Odometry(*disturbed) if disturbances.has_drift else None
+        self._latency = Latency(self.specs, *disturbed) if disturbances.latency[1] else None
         self.frame = Frame(
             self.bank,
             self.sim.bodies,
@@ -249,6 +257,7 @@ class NavEnv(gym.vector.VectorEnv):
             own.renderer,
             self.sim.sampling,
             self.task,
+            self._odometry,
         )
         """Input of the observation sources: cameras, images and shared results of the current step."""
         if (world := self.sim.world) is not None:
@@ -345,7 +354,6 @@ class NavEnv(gym.vector.VectorEnv):
 
     def _allocate(self, final_observation: bool) -> None:
         """Make the spaces, and the tensors that observations are written into."""
-        self.specs = tuple(source.spec for source in self.sources.values())
         self.storage: Mapping[str, torch.dtype] = {spec.name: spec.stored_on(self.device) for spec in self.specs}
         self._own = self._out = self._new_observation()
         self._final = self._new_observation() if final_observation else None
@@ -472,13 +480,21 @@ class NavEnv(gym.vector.VectorEnv):
             spec.name: torch.empty(self.num_envs, *spec.shape, dtype=self.storage[spec.name], device=self.device)
             for spec in specs
         }
-        write_observations(self.frame, sources, again)
+        if self._latency is not None:
+            self._latency.write_again(again)
+        else:
+            write_observations(self.frame, sources, again)
         return again
 
     @property
     def last_observation(self) -> Observation:
         """The last observation, in tensors that the next call overwrites."""
         return self._out
+
+    @property
+    def present_observation(self) -> Observation:
+        """The last observation without latency, in tensors that the next call overwrites."""
+        return self._out if self._latency is None else self._latency.present
 
     def _converted(self, result: Any) -> Any:
         """A result in the form that `copy` and `output` select: live tensors, copies, or NumPy arrays."""
@@ -489,7 +505,11 @@ class NavEnv(gym.vector.VectorEnv):
             self.sim.world.show()
         if self._standing is not None:
             self._standing.show()
-        write_observations(self.frame, self.sources, out)
+        write = partial(write_observations, self.frame, self.sources)
+        if self._latency is not None:
+            self._latency.write(write, out)
+        else:
+            write(out)
         return out
 
     def settle(self) -> None:
@@ -543,6 +563,10 @@ class NavEnv(gym.vector.VectorEnv):
         self.task.check_state(state)
         for name, target in live.items():
             target.copy_(state[name])
+        if self._odometry is not None:
+            self._odometry.update()
+        if self._latency is not None:
+            self._latency.restore()
         for source in self.sources.values():
             source.restore(self.frame, lambda count: self.bank.randomize_materials(self.sim.sampling.seed, count))
         self._randomize_materials()
@@ -556,8 +580,8 @@ class NavEnv(gym.vector.VectorEnv):
         tensors = {**self.sim.bodies._asdict(), **self.task.state._asdict(), **self.task.observations}
         sampler, count = self.bank.material_sampler, {"num_randomizations": self._num_randomizations}
         kept = {name: tensor for source in self.sources.values() for name, tensor in source.state.items()}
-        if self.sim.world is not None:
-            tensors |= self.sim.world.state
+        for part in (self.sim.world, self._odometry, self._latency):
+            tensors |= part.state if part is not None else {}
         return {**tensors, **({} if sampler is None else count), **kept, "seed": self.sim.sampling.seed}
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
@@ -569,6 +593,8 @@ class NavEnv(gym.vector.VectorEnv):
             "start_heading": ANGLES, "tilt": ANGLES, "path_length": (0, MAX_FLOAT), "collisions": count, "steps": count,
             "episode": (-1, count[1]), "num_randomizations": count, **self.task.ranges, **kept,
             **(self.sim.world.ranges if self.sim.world is not None else {}),
+            "odometry_position": COORDINATES, "odometry_before": COORDINATES, "odometry_turned": ANGLES,
+            **(self._latency.ranges if self._latency is not None else {}),
         }  # fmt: skip
 
     def close_extras(self, **kwargs) -> None:

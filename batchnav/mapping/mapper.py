@@ -1,8 +1,8 @@
 """Mapper: builds an occupancy map from what agents observe, and plans on it, for N agents at once.
 
-Inputs are depth images, poses, collisions and the goal sensor; the mapper has no access to the navmesh. Poses are
-exact, so there is no localisation; Chaplot et al., "Learning to explore using active neural SLAM" (ICLR 2020), learn
-both.
+Inputs are depth images, poses, collisions and the goal sensor; the mapper has no access to the navmesh. Poses are those
+of odometry, exact unless it drifts (`sensors.disturbances`), so there is no localisation; Chaplot et al., "Learning to
+explore using active neural SLAM" (ICLR 2020), learn both.
 
 Data flow of one update: integrate -> inflate -> plan (keep the path or search) -> waypoint -> egocentric map. Each
 phase reads what the phases before it wrote. `predictor` adds predicted costs before the update.

@@ -113,12 +113,13 @@ class MapObservation(ObservationSource):
             )
         if self._lidar is not None:
             self._lidar.bind(frame)
+        goal = None if goal is None else frame.estimated_goal(goal)
         self.mapper = frame.resource(MAPPER, lambda: self._make(frame, goal))
 
     def _make(self, frame: Frame, goal: torch.Tensor | None) -> Mapper:
         make = Mapper if self._lidar is None else functools.partial(ScanMapper, self._lidar)
         return make(
-            self._depth.max_depth, self._config, self._body, frame.bodies, goal, max_climb=frame.max_climb,
+            self._depth.max_depth, self._config, self._body, frame.odometry, goal, max_climb=frame.max_climb,
             with_ego_map=self._with_ego_map, goal_level=frame.task.goal_position,
         )  # fmt: skip
 
@@ -129,7 +130,7 @@ class MapObservation(ObservationSource):
                 MemoryMapper, task.goal_number, task.goal_category, len(frame.bank.goal_categories)
             )
         return make(
-            self._depth.max_depth, self._config, self._body, frame.bodies, max_climb=frame.max_climb,
+            self._depth.max_depth, self._config, self._body, frame.odometry, max_climb=frame.max_climb,
             with_ego_map=self._with_ego_map,
         )  # fmt: skip
 
@@ -160,9 +161,9 @@ class MapObservation(ObservationSource):
     def _update(self, frame: Frame) -> None:
         if self._lidar is not None:
             moving = frame.seen is not None
-            cast(ScanMapper, self.mapper).scan(self._lidar.metres(frame), self._lidar.cameras, moving)
+            cast(ScanMapper, self.mapper).scan(self._lidar.metres(frame), self._lidar.estimated_cameras, moving)
             return
-        depth, cameras = self._measured.read(frame), frame.cameras(MAIN)
+        depth, cameras = self._measured.read(frame), frame.estimated_cameras(MAIN)
         if frame.seen is not None:
             self.mapper.free_cells(depth, cameras)
         if self._mask is None:

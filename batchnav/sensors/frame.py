@@ -15,6 +15,7 @@ from batchnav.renderers.choose import make_renderer
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.scene.bank import SceneBank
 from batchnav.sensors.camera import MAIN, CameraBodies, CameraConfig, MountedCamera, Seeds
+from batchnav.sensors.disturbances import Odometry
 from batchnav.sensors.sensor import Cameras, check_observation
 from batchnav.types import MovingBodies, Observation
 
@@ -75,6 +76,7 @@ class GivenImages:
     ):
         self.num_envs, self.device = len(depth), depth.device
         self.bodies, self.task = bodies, task
+        self.odometry = bodies
         self.appearance = self.semantic_appearance = appearance
         self.bank = self.material_sampler = self.seeds = self.seen = None
         self._depth, self._triangle, self._cameras = depth, triangle, cameras
@@ -85,6 +87,14 @@ class GivenImages:
         if self._cameras is None:
             raise ArgumentError("cameras: found none, expected the cameras of the images")
         return self._cameras
+
+    def estimated_cameras(self, name: str = MAIN) -> Cameras:
+        """The cameras: odometry is exact."""
+        return self.cameras(name)
+
+    def estimated_goal(self, goal: torch.Tensor) -> torch.Tensor:
+        """The goal: odometry is exact."""
+        return goal
 
     def depth(self, camera: str = MAIN, scale: int = 1, semantic: bool = False) -> torch.Tensor:
         """The depth images."""
@@ -130,6 +140,7 @@ class Frame:
         renderer: "raycast", "opengl" or "auto".
         seeds: seed of the sensor noise and of camera ranges; None: sources with noise raise ArgumentError.
         task: the agents' task, for sources that read a goal.
+        odometry: estimates of the agents' poses; None: they know their poses.
     """
 
     def __init__(
@@ -141,8 +152,10 @@ class Frame:
         renderer: str = "raycast",
         seeds: Seeds | None = None,
         task: Any = None,
+        odometry: Odometry | None = None,
     ):
         self.bank, self.bodies, self.task, self.appearance = bank, bodies, task, bank.appearance
+        self._odometry, self.odometry = odometry, bodies if odometry is None else odometry.bodies
         self.num_envs, self.device = len(bodies.heading), bank.device
         self._has_semantic, self.semantic_appearance = bank.semantic is not None, (bank.semantic or bank).appearance
         self.max_climb, self.material_sampler = bank.max_climb, bank.material_sampler
@@ -204,6 +217,8 @@ class Frame:
     def begin(self, sources: Iterable[ObservationSource]) -> None:
         """Begin a step in which these sources are read: discard the results of the last step."""
         self._shared.clear()
+        if self._odometry is not None:
+            self._odometry.update()
         self._with_triangles = {
             key
             for key, readers in images_needed(sources, self._has_semantic).items()
@@ -218,6 +233,26 @@ class Frame:
             return self.mounts[name].cameras
 
         return self.shared(("cameras", name), move)
+
+    def estimated_cameras(self, name: str) -> Cameras:
+        """The N cameras with this name, at the poses that odometry estimates."""
+        if self._odometry is None:
+            return self.cameras(name)
+
+        def make() -> MountedCamera:
+            cameras = self._made_of[0]
+            return MountedCamera(self.odometry, cameras[name], list(cameras).index(name), self.seeds)
+
+        def move() -> Cameras:
+            mount = self.resource(("estimated camera", name), make)
+            mount.move()
+            return mount.cameras
+
+        return self.shared(("estimated cameras", name), move)
+
+    def estimated_goal(self, goal: torch.Tensor) -> torch.Tensor:
+        """Live tensor f32 [N, 2]: distance and bearing of a goal by odometry, from those by the true poses."""
+        return goal if self._odometry is None else self._odometry.goal(goal)
 
     def depth(self, camera: str, scale: int = 1, semantic: bool = False) -> torch.Tensor:
         """Planar depth f32 [N, scale * H, scale * W], metres, 0 for holes; without sensor noise."""

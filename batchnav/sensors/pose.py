@@ -1,4 +1,7 @@
-"""Pose sensors: GPS, compass and heading, as in habitat-lab. They have no error, even with actuation noise."""
+"""Pose sensors: GPS, compass and heading, as in habitat-lab.
+
+They have no error, even with actuation noise, unless odometry drifts (`sensors.disturbances`).
+"""
 
 from __future__ import annotations
 
@@ -60,12 +63,12 @@ class PoseSensor(ObservationSource):
     """
 
     def __init__(self, kind: int, spec: Spec):
-        self.spec, self.requires, self._kind = spec, Requirements(), np.int32(kind)
+        self.spec, self.requires, self._kind = spec, Requirements(pose=True), np.int32(kind)
         self._bound: tuple[PosedBodies, Callable[[torch.Tensor], None]] | None = None
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Write f32 [N, size]."""
-        bodies = frame.bodies
+        bodies = frame.odometry
         if self._bound is None or self._bound[0] is not bodies:
             self._bound = bodies, self._bind(bodies, out)
         self._bound[1](out)

@@ -163,12 +163,17 @@ class RangeSensor(ObservationSource):
         if frame.bank is None:
             raise ConfigError(f"sensors: found {self.spec.name!r} with given images, expected a frame with scenes")
         self.caster = RayCaster(frame.bank, frame.num_envs, self._directions, self._limits[1])
-        self._mount = MountedCamera(frame.bodies, self._mount_config, _NUMBERS[self.spec.name], frame.seeds)
+        mounted = self._mount_config, _NUMBERS[self.spec.name], frame.seeds
+        self._mount = self._estimated = MountedCamera(frame.bodies, *mounted)
+        if frame.odometry is not frame.bodies:
+            self._estimated = MountedCamera(frame.odometry, *mounted)
 
     @property
-    def cameras(self) -> Cameras:
-        """Poses of the sensors at the last `metres`; the pitch and the field of view have no effect."""
-        return self._mount.cameras
+    def estimated_cameras(self) -> Cameras:
+        """Poses by odometry at the last `metres`; the pitch and the field of view have no effect."""
+        if self._estimated is not self._mount:
+            self._estimated.move()
+        return self._estimated.cameras
 
     def metres(self, frame: Frame) -> torch.Tensor:
         """Measured ranges f32 [N, rows, columns] of this step, metres; 0 below the shortest, at most the longest.

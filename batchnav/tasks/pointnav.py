@@ -50,7 +50,7 @@ class PointNav(GoalTask):
     @staticmethod
     def sources(config: PointNavConfig) -> tuple[ObservationSource, ...]:
         """The goal in polar form."""
-        return (TaskObservation(POINTGOAL),)
+        return (TaskObservation(POINTGOAL, relative=config.gps_compass),)
 
     @classmethod
     def keeps_start_goal(cls, config: PointNavConfig) -> bool:

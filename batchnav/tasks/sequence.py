@@ -265,7 +265,7 @@ class Sequence(GoalTask):
         """The place of the goal in polar form, and the number of its category, where goals have them."""
         found: list[ObservationSource] = []
         if "point" in config.goals:
-            found.append(TaskObservation(POINTGOAL))
+            found.append(TaskObservation(POINTGOAL, relative=True))
         if config.asks_for_objects or "cylinder" in config.goals:
             most = (len(config.categories) or MOST_CATEGORIES) - 1
             found.append(TaskObservation(Spec("objectgoal", (), torch.int64, 0, most, torch.int64)))

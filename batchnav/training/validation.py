@@ -25,7 +25,7 @@ class Validation:
     """Evaluation of the policy on the validation episodes; each rank plays a share of them.
 
     Args:
-        config: the run's configuration. Camera parameters are fixed here (`NavConfig.with_fixed_cameras`).
+        config: the run's configuration. It validates in `NavConfig.for_evaluation`.
         policy: the policy in training; `measure` reads its current weights.
         ranks: the processes that train together.
     """
@@ -36,7 +36,7 @@ class Validation:
         path = find_split(config.eval_split, files[config.env.task_name], files.values())
         dataset = load_episodes(path)
         mine = dataset.with_episodes(ranks.shard(dataset.episodes))
-        played = replace(config, env=config.acting_env.with_fixed_cameras)
+        played = replace(config, env=config.acting_env.for_evaluation)
         self.env = fixed_episodes(mine, played, ranks.device, len(mine))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
         network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, config.policy)

@@ -38,7 +38,7 @@ def told(device):
     for name, make in POSE_SENSORS.items():
         sensor = make()
         out = torch.full((n, *sensor.spec.shape), 9.0, device=device)
-        sensor.write(SimpleNamespace(bodies=bodies), out)
+        sensor.write(SimpleNamespace(odometry=bodies), out)
         found[name] = out.cpu().numpy()
     return found
 
@@ -92,7 +92,7 @@ def test_kernels_compile_for_cuda_and_write_to_the_output(compile_ptx):
     for turned in (0.5, 1.0):
         bodies.heading.fill_(turned)
         out = torch.zeros(3, 1)
-        sensor.write(SimpleNamespace(bodies=bodies), out)
+        sensor.write(SimpleNamespace(odometry=bodies), out)
         assert (out == turned).all()
 
 

@@ -43,7 +43,7 @@ def test_a_run_trains_with_the_true_mask_and_its_policy_plays_without(tmp_path):
     assert len(rows) == 3 and all(row["mask_loss"] > 0.0 and 0.0 <= row["mask_iou"] <= 1.0 for row in rows)
     policy = load_policy(tmp_path)
     config = config_of(policy.info)
-    assert config == run.acting_env.with_fixed_cameras and set(config.sensors) == {"rgb", "depth", "gps", "compass"}
+    assert config == run.acting_env.for_evaluation and set(config.sensors) == {"rgb", "depth", "gps", "compass"}
     env = NavEnv([load_scene("house:3")], 4, "cpu", task="objectnav", config=config)
     assert "goal_mask" not in env.sources
     assert evaluate(policy, env, 4)["steps"].min() >= 1
@@ -76,4 +76,4 @@ def test_validation_renders_no_true_mask(monkeypatch):
 
     monkeypatch.setattr("batchnav.training.validation.fixed_episodes", environment)
     measured = Validation(run, learner.policy, learner.ranks).measure()
-    assert asked == [run.acting_env.with_fixed_cameras] and 0.0 <= measured["success"] <= 1.0
+    assert asked == [run.acting_env.for_evaluation] and 0.0 <= measured["success"] <= 1.0

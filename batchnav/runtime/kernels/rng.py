@@ -64,6 +64,8 @@ CAMERA, ACTUATION, DEPTH, RGB = range(4)
 streams of camera k are DEPTH + 2 k and RGB + 2 k."""
 MASK = 2048
 """First of the four streams of the goal mask's noise of camera 0; those of camera k begin at MASK + 4 k."""
+DISTURBANCE = 4095
+"""Stream of the errors of an episode's odometry and of its latency: the last one."""
 _LOW, _STEP = np.float32(0.5), np.float32(2.0**-23)
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 
