@@ -123,7 +123,7 @@ def _images(run: TrainingConfig, device: torch.device, has_semantic: bool) -> in
     for (camera, scale, *_), readers in images_needed(sources, has_semantic).items():
         config, both = run.env.all_cameras[camera], any(source.requires.triangles for source in readers)
         total += n * scale**2 * config.height * config.width * BYTES_RENDERED * (2 if both else 1)
-    return total + memory_of(sources, n, device) + run.env.disturbances.memory(specs_of(run.env), n)
+    return total + memory_of(sources, n, device) + run.env.disturbance_memory(n)
 
 
 def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Self
 from batchnav.config import CHOICES, KINDS, Sections, from_dict, sectioned, to_dict
 from batchnav.data.formats.multion import CYLINDERS
 from batchnav.data.goals.rules import LABELS
-from batchnav.envs.observations import SOURCES, goal_images_of, observation_sources
+from batchnav.envs.observations import SOURCES, goal_images_of, observation_sources, specs_of
 from batchnav.errors import ConfigError
 from batchnav.runtime.imports import advice
 from batchnav.sensors import SENSORS
@@ -212,6 +212,11 @@ class NavConfig(Sections):
     def reads_pose(self) -> bool:
         """True where an observation depends on the pose that odometry estimates."""
         return any(source.requires.pose or source.requires.map for source in observation_sources(self).values())
+
+    def disturbance_memory(self, num_envs: int) -> int:
+        """Bytes that the disturbances of this many environments need."""
+        aligned = self.camera.height * self.camera.width if self.map.localisation else 0
+        return self.disturbances.memory(specs_of(self), num_envs, aligned)
 
     @property
     def also_in_use(self) -> set[str]:

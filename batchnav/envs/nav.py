@@ -60,6 +60,7 @@ from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene, check_body
 from batchnav.sensors.body_surfaces import BODY_CATEGORIES, category_numbers
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.depth_odometry import DepthOdometry
 from batchnav.sensors.disturbances import Latency, Odometry
 from batchnav.sensors.frame import Frame, appearance_needed, write_observations
 from batchnav.sensors.sensor import check_observation
@@ -233,7 +234,7 @@ class NavEnv(gym.vector.VectorEnv):
         self.num_envs, self.device = num_envs, self.bank.device
         self.specs = tuple(source.spec for source in self.sources.values())
         disturbances = self.config.disturbances
-        needed = memory_of(self.sources.values(), num_envs, self.device) + disturbances.memory(self.specs, num_envs)
+        needed = memory_of(self.sources.values(), num_envs, self.device) + self.config.disturbance_memory(num_envs)
         check_memory("num_envs, sensors", needed, self.device)
         self._playing = False  # True from the first reset until `close`
         self._num_randomizations = torch.zeros(1, dtype=torch.int64, device="cpu")
@@ -248,6 +249,10 @@ class NavEnv(gym.vector.VectorEnv):
         self.task = self.sim.task
         disturbed = self.sim.bodies, disturbances, self.sim.sampling
         self._odometry = Odometry(*disturbed) if disturbances.has_drift else None
+        if self._odometry is not None and self.config.map.localisation:
+            self._odometry.correction = DepthOdometry(
+                self._odometry.bodies, self._odometry.track, self.config.camera, self.config.depth, self.sim.sampling
+            )
         self._latency = Latency(self.specs, *disturbed) if disturbances.latency[1] else None
         self.frame = Frame(
             self.bank,
@@ -594,6 +599,8 @@ class NavEnv(gym.vector.VectorEnv):
             "episode": (-1, count[1]), "num_randomizations": count, **self.task.ranges, **kept,
             **(self.sim.world.ranges if self.sim.world is not None else {}),
             "odometry_position": COORDINATES, "odometry_before": COORDINATES, "odometry_turned": ANGLES,
+            "odometry_camera_position": COORDINATES, "odometry_camera_depth": (0.0, MAX_FLOAT),
+            "odometry_camera_heading": ANGLES, "odometry_camera_pitch": ANGLES,
             **(self._latency.ranges if self._latency is not None else {}),
         }  # fmt: skip
 

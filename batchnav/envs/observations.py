@@ -62,7 +62,8 @@ class MapSensor:
 
     def check(self, config: NavConfig) -> None:
         """ConfigError for settings of the map that no sensor reads."""
-        for name, readers in (("anticipation", MAP_SPECS), ("initial_scan", (WAYPOINT,))):
+        readers_of = {"anticipation": MAP_SPECS, "localisation": MAP_SPECS, "initial_scan": (WAYPOINT,)}
+        for name, readers in readers_of.items():
             value = getattr(config.map, name)
             if value and not set(readers) & set(config.sensors):
                 found = f"map.{name}: found {value!r} with sensors {', '.join(config.sensors)}"
@@ -72,6 +73,9 @@ class MapSensor:
                 f"goal_mask: found noise or a detector with {self.name} and the task {config.task_name}, expected the "
                 "true mask: its maps remember the objects of all categories"
             )
+        if config.map.localisation and (config.map.map_sensor == LIDAR or self._searches(config)):
+            found = f"map_sensor {config.map.map_sensor} and the task {config.task_name}"
+            raise ConfigError(f"map.localisation: found true with {found}, expected depth, and goals that are points")
         if config.map.map_sensor == LIDAR and self.name in config.sensors:
             if config.map.initial_scan:
                 raise ConfigError(

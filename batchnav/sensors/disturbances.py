@@ -21,7 +21,7 @@ import torch
 from batchnav.config import bounded, shortened
 from batchnav.errors import ConfigError
 from batchnav.geometry.pose import forward, sin_cos, wrapped
-from batchnav.observation import Spec
+from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function
 from batchnav.runtime.kernels.launch import kernel
@@ -61,11 +61,14 @@ class DisturbanceConfig:
         """True where odometry has errors."""
         return bool(self.drift[1] or self.turn_drift_deg_per_m[1])
 
-    def memory(self, specs: Iterable[Spec], num_envs: int) -> int:
-        """Bytes of estimated poses and of observations that are kept."""
-        pixels = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
+    def memory(self, specs: Iterable[Spec], num_envs: int, aligned_pixels: int = 0) -> int:
+        """Bytes of estimated poses and of observations that are kept.
+
+        `aligned_pixels`: pixels of a depth image that corrects the estimate; 0: none does.
+        """
+        size = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
         kept = self.latency[1] + 2 if self.latency[1] else 0  # and the newest ones
-        return num_envs * (kept * pixels + (_BYTES_OF_TRACK if self.has_drift else 0))
+        return num_envs * (kept * size + (_BYTES_OF_TRACK + 8 * aligned_pixels if self.has_drift else 0))
 
 
 # Odometry
@@ -82,9 +85,11 @@ class Track(NamedTuple):
     """f32 [N]: estimated minus true heading, radians."""
     before: torch.Tensor
     """f32 [N, 2]: true x and z at the last estimate, metres."""
+    moved: torch.Tensor
+    """f32 [N]: length of the last motion by odometry, metres."""
 
 
-_BYTES_OF_TRACK = 4 * (3 + 1 + 1 + 2)
+_BYTES_OF_TRACK = 4 * (3 + 1 + 1 + 2 + 1)
 
 
 class _True(NamedTuple):
@@ -118,23 +123,33 @@ class Odometry:
 
     def __init__(self, bodies: Any, config: DisturbanceConfig, seeds: Seeds):
         n, device = len(bodies.heading), bodies.heading.device
-        sizes = (n, 3), (n,), (n,), (n, 2)
+        sizes = (n, 3), (n,), (n,), (n, 2), (n,)
         self.track = Track(*(torch.zeros(size, dtype=torch.float32, device=device) for size in sizes))
         self.bodies = bodies._replace(position=self.track.position, heading=self.track.heading)
         """The bodies at their estimated poses."""
+        self.correction: Any = None
+        """Corrects the estimates by images (`sensors.depth_odometry.DepthOdometry`), or None."""
         errors = *config.drift, *map(math.radians, config.turn_drift_deg_per_m)
         given = bodies.position, bodies.heading, bodies.episode, bodies.steps, seeds.seed, seeds.first_agent
-        self._poses, self._goals = _True(*map(view, given)), dict[int, tuple[torch.Tensor, Callable[[], None]]]()
-        self._estimate = estimate_pose.bind(n, self._poses, _Errors(*map(np.float32, errors)), view(self.track))
+        self.poses, self.errors = _True(*map(view, given)), _Errors(*map(np.float32, errors))
+        """Arguments of the kernels."""
+        self._goals: dict[int, tuple[torch.Tensor, Callable[[], None]]] = {}
+        self._estimate = estimate_pose.bind(n, self.poses, self.errors, view(self.track))
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
         """Live tensors that the next estimate depends on, by name."""
-        return {f"odometry_{name}": getattr(self.track, name) for name in ("position", "turned", "before")}
+        own = {f"odometry_{name}": getattr(self.track, name) for name in ("position", "turned", "before")}
+        return own if self.correction is None else own | self.correction.state
 
-    def update(self) -> None:
-        """Estimate the poses after a step; no change where an agent has not moved since the last call."""
+    def update(self, frame: Frame | None = None) -> None:
+        """Estimate the poses after a step; no change where an agent has not moved since the last call.
+
+        `frame`: images of the step, for a correction; None: no agent has moved.
+        """
         self._estimate()
+        if self.correction is not None and frame is not None:
+            self.correction.correct(frame)
         for _, run in self._goals.values():
             run()
 
@@ -146,7 +161,7 @@ class Odometry:
         """
         if goal.data_ptr() not in self._goals:
             estimated = torch.zeros_like(goal)
-            run = estimate_goal.bind(len(goal), view(goal), self._poses, view(self.track), view(estimated))
+            run = estimate_goal.bind(len(goal), view(goal), self.poses, view(self.track), view(estimated))
             self._goals[goal.data_ptr()] = estimated, run
             run()
         return self._goals[goal.data_ptr()][0]
@@ -164,7 +179,8 @@ def estimate_pose(i, true, errors, track_out):
     """Estimate the pose of agent i from its motion since the last estimate; at the start of an episode it is exact."""
     x, z = true.position[i, 0], true.position[i, 2]
     if true.steps[i] == 0:
-        track_out.position[i, 0], track_out.position[i, 2], track_out.turned[i] = x, z, _ZERO
+        track_out.position[i, 0], track_out.position[i, 2] = x, z
+        track_out.turned[i], track_out.moved[i] = _ZERO, _ZERO
     else:
         agent = true.first_agent[0] + np.int64(i)
         u, v, _, _ = step_uniforms(true.seed[0], agent, true.episode[i], 0, DISTURBANCE, 0)
@@ -174,6 +190,7 @@ def estimate_pose(i, true, errors, track_out):
         track_out.position[i, 0] += scale * (dx * cosine + dz * sine)
         track_out.position[i, 2] += scale * (dz * cosine - dx * sine)
         metres = np.float32(math.sqrt(dx * dx + dz * dz))
+        track_out.moved[i] = scale * metres
         track_out.turned[i] += metres * _to_either_side(v, errors.least_turn, errors.most_turn)
     track_out.position[i, 1] = true.position[i, 1]
     track_out.heading[i] = true.heading[i] + track_out.turned[i]

@@ -217,13 +217,13 @@ class Frame:
     def begin(self, sources: Iterable[ObservationSource]) -> None:
         """Begin a step in which these sources are read: discard the results of the last step."""
         self._shared.clear()
-        if self._odometry is not None:
-            self._odometry.update()
         self._with_triangles = {
             key
             for key, readers in images_needed(sources, self._has_semantic).items()
             if any(reader.requires.triangles for reader in readers)
         }
+        if self._odometry is not None:
+            self._odometry.update(self)
 
     def cameras(self, name: str) -> Cameras:
         """The N cameras with this name, at their current poses."""

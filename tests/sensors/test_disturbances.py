@@ -6,13 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from numba import typeof
+from numba import types as nb
 
-from batchnav.agents.registry import make_expert
+from batchnav.agents.registry import make_expert, make_reference_agent
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, config_of, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.mapping.state import SIDE
+from batchnav.runtime.kernels.arrays import view
+from batchnav.sensors import depth_odometry, disturbances
+from batchnav.sensors.depth_odometry import View
 from batchnav.sensors.disturbances import DisturbanceConfig, Latency, Odometry
 from batchnav.sensors.pose import POSE_SENSORS
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, Bodies
@@ -107,6 +112,24 @@ def test_late_observations_are_those_of_steps_ago_in_the_same_episode(latency, d
     assert torch.equal(seen[3], (3 - steps_late[0]).clamp(min=0))
 
 
+def test_kernels_compile_for_the_gpu_without_float64(compile_ptx):
+    """Types of the arguments are those of an environment's arrays."""
+    n, device = 2, torch.device("cpu")
+    bodies, seeds = Bodies.empty(n, device), SimpleNamespace(seed=torch.zeros(1, dtype=torch.int64))
+    seeds.first_agent = seeds.seed
+    odometry = Odometry(bodies, DisturbanceConfig(), seeds)
+    of_pose, of_goal = (typeof(view(part)) for part in (odometry.track, torch.zeros(n, 2)))
+    true = typeof(odometry.poses)
+    assert ".f64" not in compile_ptx(disturbances.estimate_pose, true, typeof(odometry.errors), of_pose)
+    assert ".f64" not in compile_ptx(disturbances.estimate_goal, of_goal, true, of_pose, of_goal)
+    counters = *[typeof(view(bodies.steps))] * 2, *[typeof(view(seeds.seed))] * 2, *[nb.int32] * 2
+    assert ".f64" not in compile_ptx(disturbances.find_rows, *counters, nb.int64[:, ::1])
+    now = typeof(view(View(torch.zeros(n, 4, 4), bodies.position, bodies.heading, bodies.heading)))
+    for lens in (nb.float32[::1], nb.float32[:, ::1]):
+        steps = typeof(view(bodies.steps))
+        assert ".f64" not in compile_ptx(depth_odometry.align, now, now, lens, steps, nb.float32, of_pose)
+
+
 # Environments
 
 
@@ -157,6 +180,44 @@ def test_goal_and_waypoint_of_an_agent_come_from_one_estimate(houses):
     places = [((bodies.position[:, ::2] - origin) / size).long() for bodies in (env.frame.odometry, env.sim.bodies)]
     estimated, true = (traversed[range(3), at[:, 1], at[:, 0]] for at in places)
     assert estimated.all() and not true.all()
+
+
+def errors_of_pose(env, steps=40):
+    """Errors of the estimated position, metres, of map planners on their way."""
+    planner = make_reference_agent("map_planner", env)
+    planner.reset(env.num_envs)
+    observation, start = env.reset()[0], torch.ones(env.num_envs, dtype=torch.bool)
+    for _ in range(steps):
+        actions = planner.act(observation, start)
+        observation, _, terminated, truncated, _ = env.step(actions.clamp(min=FORWARD))
+        start = terminated | truncated
+    return (env.frame.odometry.position - env.sim.bodies.position).norm(dim=1), env
+
+
+def test_localisation_corrects_the_estimate_by_depth(houses):
+    options = {"drift": (0.1, 0.1), "turn_drift_deg_per_m": (0.5, 0.5)}
+    options |= {"config": with_options(NavConfig(sensors=SENSORS), {"height": 48, "width": 48})}
+    raw, _ = errors_of_pose(NavEnv(houses, 4, "cpu", **options))
+    corrected, env = errors_of_pose(NavEnv(houses, 4, "cpu", localisation=True, **options))
+    assert raw.min() > 0.1 and corrected.mean() < 0.2 * raw.mean()
+    other = NavEnv(houses, 4, "cpu", 5, localisation=True, **options)
+    other.load_state_dict(env.state_dict())
+    for _ in range(3):
+        found, expected = (each.step(torch.full((4,), FORWARD))[0] for each in (other, env))
+        assert torch.equal(found["gps"], expected["gps"])
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({"sensors": ("depth",)}, "map.localisation: found True with sensors depth"),
+        ({"sensors": ("waypoint", "lidar"), "map_sensor": "lidar"}, "expected depth, and goals that are points"),
+        ({"sensors": ("waypoint",), "task": "objectnav"}, "expected depth, and goals that are points"),
+    ],
+)
+def test_localisation_needs_depth_and_a_map(houses, options, expected):
+    with pytest.raises(ConfigError, match=expected):
+        NavEnv(houses, 1, "cpu", localisation=True, **options)
 
 
 def test_an_agent_has_the_same_errors_in_any_batch(houses):
