@@ -199,7 +199,7 @@ def test_localisation_corrects_the_estimate_by_depth(houses):
     options |= {"config": with_options(NavConfig(sensors=SENSORS), {"height": 48, "width": 48})}
     raw, _ = errors_of_pose(NavEnv(houses, 4, "cpu", **options))
     corrected, env = errors_of_pose(NavEnv(houses, 4, "cpu", localisation=True, **options))
-    assert raw.min() > 0.1 and corrected.mean() < 0.2 * raw.mean()
+    assert raw.mean() > 0.2 and corrected.mean() < 0.2 * raw.mean()
     other = NavEnv(houses, 4, "cpu", 5, localisation=True, **options)
     other.load_state_dict(env.state_dict())
     for _ in range(3):
