@@ -468,6 +468,38 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
             return
 
 
+def check_objects(folder: Positional[Path], /, sheet: Path = Path("objects.png")) -> None:
+    """Check a furniture folder, CATEGORY/*.glb, and draw its models with a metre grid. Exit status 1 for problems.
+
+    Args:
+        folder: the folder that `house:7?furniture=FOLDER` names.
+        sheet: the .png file to write.
+    """
+    check_file(folder, MeshError)
+    check_target(sheet, ArgumentError)
+    if sheet.suffix.lower() != ".png":
+        raise ArgumentError(f"sheet: found {sheet}, expected a .png file")
+    from batchnav.data.objects import contact_sheet, reports, save_sheet
+    from batchnav.procedural import read_furniture
+
+    furniture = read_furniture(folder)
+    found = list(reports(furniture))
+    table = Table(Column("model", no_wrap=True), "width x depth x height, m", "triangles", "place")
+    for report in found:
+        w, d, h = report.model.size
+        table.add_row(report.model.name, f"{w:.2f} x {d:.2f} x {h:.2f}", str(len(report.model.faces)), report.places)
+    show(table)
+    for report in found:
+        for problem in report.problems:
+            show(f"{report.model.name}: {problem}")
+    save_sheet(contact_sheet(furniture, {report.model.name: report.problems for report in found}), sheet)
+    wrong = sum(bool(report.problems) for report in found)
+    show(f"{sheet}: {number_of(len(found), 'model')}, {wrong or 'none'} with problems")
+    if wrong:
+        sys.exit(1)
+    show(next_command("view a house with them", "batchnav", "view", f"house:0?furniture={folder}"))
+
+
 def _after_validation(path: Path) -> str:
     """A line with a command that shows a valid file; empty for folders."""
     from batchnav.data.formats import is_episode_file, load_episodes
@@ -532,7 +564,7 @@ def _report(outcomes: Sequence[Outcome]) -> None:
 
 SUBCOMMANDS: dict[str, Callable[..., Any]] = {
     "list": list_data, "download": download_data, "import": import_data, "prepare": prepare_data,
-    "export": export_scene, "make-episodes": make_episodes, "validate": validate_data,
+    "export": export_scene, "make-episodes": make_episodes, "validate": validate_data, "objects": check_objects,
 }  # fmt: skip
 """Functions of the subcommands by name."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -99,7 +100,10 @@ def rotation_of(heading: float) -> Rotation:
 
 def scene_name(scene_id: str) -> str:
     """Short name of a scene: `Adrian` of gibson/Adrian.glb, `TEEsavR23oF` of hm3d/val/.../TEEsavR23oF.basis.glb."""
-    stem = scene_id.replace(":", "_").replace("\\", "/").rpartition("/")[2]  # "house:7" becomes a valid file name
+    plain, mark, options = scene_id.partition("?")  # "house:7" becomes a valid file name, and its options a number
+    if mark and ":" in plain:
+        scene_id = f"{plain}_{zlib.crc32(options.encode()):08x}"
+    stem = scene_id.replace(":", "_").replace("\\", "/").rpartition("/")[2]
     for suffix in (".glb", ".gltf", ".ply", ".obj", ".scene", ".scene_instance.json", ".basis"):
         stem = stem.removesuffix(suffix)
     return stem

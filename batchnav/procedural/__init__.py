@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from batchnav.procedural.course import COURSE_KINDS, course_kind, make_course
 from batchnav.procedural.degrade import ScanDefects, degrade, make_scan
+from batchnav.procedural.furniture.models import MATERIALS, Furniture, content_of, read_furniture
 from batchnav.procedural.house import BENCHMARK_HOUSE, make_house, make_plan
 from batchnav.procedural.large_floors import make_block, make_building
 from batchnav.procedural.materials.surface import make_material_library
@@ -36,25 +37,27 @@ class SceneFamily(NamedTuple):
     name: str
     title: str
     """Plural noun phrase for tables and model cards."""
-    make: Callable[[int, bool], TriangleMesh | tuple[TriangleMesh, TriangleMesh]]
+    make: Callable[..., TriangleMesh | tuple[TriangleMesh, TriangleMesh]]
     """make(seed, surface): the mesh; or the mesh to bake the navmesh from, and the mesh that cameras see."""
     episode_files: Mapping[str, str]
     """Names of the fixed PointNav episode files in `assets/episodes`, each with the split of its scenes."""
     splits: Mapping[str, range] = SPLITS
     """Seeds of training, validation and test scenes."""
+    takes_furniture: bool = False
+    """True if the maker takes models, make(seed, surface, furniture), as ids with "?furniture=FOLDER" ask for."""
     random_materials: bool = True
     """True if the materials of its scenes can be randomised during training (`scenes.randomize_materials`)."""
 
-    def meshes(self, seed: int, surface: bool) -> tuple[TriangleMesh, TriangleMesh]:
-        """The mesh to bake the navmesh from, and the mesh that cameras see."""
-        made = self.make(seed, surface)
+    def meshes(self, seed: int, surface: bool, furniture: Furniture | None = None) -> tuple[TriangleMesh, TriangleMesh]:
+        """The mesh to bake the navmesh from, and the mesh that cameras see; `furniture`: models for some pieces."""
+        made = self.make(seed, surface) if furniture is None else self.make(seed, surface, furniture)
         return (made, made) if isinstance(made, TriangleMesh) else made
 
 
 FAMILIES = {
     family.name: family
     for family in (
-        SceneFamily("house", "procedural houses", make_house, {"val": "val", "test": "test"}),
+        SceneFamily("house", "procedural houses", make_house, {"val": "val", "test": "test"}, takes_furniture=True),
         SceneFamily("hall", "open-plan rooms with windows", make_hall, {"hall": "val"}),
         SceneFamily("building", "corridor floors of large buildings", make_building, {"building": "val"}),
         SceneFamily("block", "floors with blocks of rooms among wide passages", make_block, {"block": "val"}),
@@ -76,9 +79,12 @@ __all__ = [
     "EPISODE_FAMILIES",
     "FAMILIES",
     "LARGEST_SEED",
+    "MATERIALS",
     "SPLITS",
+    "Furniture",
     "ScanDefects",
     "SceneFamily",
+    "content_of",
     "course_kind",
     "degrade",
     "make_block",
@@ -89,6 +95,7 @@ __all__ = [
     "make_material_library",
     "make_plan",
     "make_scan",
+    "read_furniture",
     "replace_textures",
     "restore_textures",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from batchnav.procedural.furniture.furnish import furnish
+from batchnav.procedural.furniture.models import Furniture
 from batchnav.procedural.furniture.placement import Arranger
 from batchnav.procedural.materials.surface import house_surface
 from batchnav.procedural.plans import Layout, Opening, Plan, make_layout, make_openings
@@ -17,7 +18,9 @@ _STEP = 2.0**-13
 """Grid of vertex coordinates, metres (0.12 mm): float32 holds its points exactly."""
 
 
-def assemble(seed: int, rng: RandomStream, plan: Plan, surface: bool, reach: int = 0) -> TriangleMesh:
+def assemble(
+    seed: int, rng: RandomStream, plan: Plan, surface: bool, reach: int = 0, furniture: Furniture | None = None
+) -> TriangleMesh:
     """The furnished mesh of a floor plan.
 
     Args:
@@ -26,22 +29,24 @@ def assemble(seed: int, rng: RandomStream, plan: Plan, surface: bool, reach: int
         plan: rooms, doors, windows and level of detail.
         surface: True to add colours, textures, objects and categories.
         reach: distance around new furniture within which paths are checked, see `Arranger`.
+        furniture: models that take places of our own pieces; None for none.
     """
     solids = Solids(plan.detail)
+    solids.things = () if furniture is None else furniture.things
     faces = wall_faces(plan.layout)
     build_shell(solids, plan.layout, faces, plan.openings)
-    furnish(rng, Arranger(solids, plan.layout, faces, plan.openings, reach))
-    return finish(seed, solids, surface)
+    furnish(rng, Arranger(solids, plan.layout, faces, plan.openings, reach, furniture))
+    return finish(seed, solids, surface, furniture)
 
 
-def finish(seed: int, solids: Solids, surface: bool) -> TriangleMesh:
-    """The mesh of solids, with a surface where `surface` is True.
+def finish(seed: int, solids: Solids, surface: bool, furniture: Furniture | None = None) -> TriangleMesh:
+    """The mesh of solids, with a surface where `surface` is True; `furniture` has the models among them.
 
     Vertices are rounded to a grid that float32 represents exactly; triangles that become degenerate are removed.
     """
     vertices, faces = solids.arrays()
     rounded, kept = _rounded(vertices, faces)
-    look = house_surface(seed, solids.record, (vertices, faces, kept)) if surface else None
+    look = house_surface(seed, solids.record, (vertices, faces, kept), furniture) if surface else None
     return TriangleMesh(rounded, np.ascontiguousarray(faces[kept], dtype=np.int32), surface=look)
 
 
@@ -64,7 +69,7 @@ MIN_TRIANGLES, MAX_TRIANGLES = 5_000, 200_000
 """Range of a house's number of triangles."""
 
 
-def make_house(seed: int, surface: bool = False) -> TriangleMesh:
+def make_house(seed: int, surface: bool = False, furniture: Furniture | None = None) -> TriangleMesh:
     """The furnished, closed house of a seed: 30 to 300 m2, 5 thousand to 200 thousand triangles.
 
     The same seed gives the same house, bit for bit, on every machine. The floor is at y = 0. Walls, floors and ceilings
@@ -73,11 +78,13 @@ def make_house(seed: int, surface: bool = False) -> TriangleMesh:
     Args:
         seed: an integer from 0 to 2^64 - 1.
         surface: True to add a surface: colours, textures, objects and categories. The triangles are the same.
+        furniture: models that take places of our own pieces; the floor plan is the same. Their triangles add to the
+            house's.
 
     Raises ArgumentError for any other seed.
     """
     rng, plan = _plan(seed)
-    return assemble(int(seed), rng, plan, surface)
+    return assemble(int(seed), rng, plan, surface, furniture=furniture)
 
 
 def make_plan(seed: int) -> tuple[Layout, list[Opening]]:

@@ -88,6 +88,8 @@ class Solids:
         """Material of triangles added next, a key of `materials/finishes.py`."""
         self.record: list[Run | Group] = []
         """Runs and groups of all triangles, in order."""
+        self.things: Sequence[Callable] = ()
+        """Builders of small objects, of a user's furniture, that stand on tables beside our own."""
         self._vertices: list[np.ndarray] = []
         self._faces: list[np.ndarray] = []
         self._count = 0
@@ -228,9 +230,9 @@ def makes(category: str) -> Callable[[Callable], Callable]:
 
     def decorate(build: Callable) -> Callable:
         @functools.wraps(build)
-        def build_object(solids: Solids, *args) -> None:
+        def build_object(solids: Solids, *args, **options) -> None:
             outer, solids.record = solids.record, []  # as in `Solids.object`, but faster
-            build(solids, *args)
+            build(solids, *args, **options)
             outer.append(Group(solids.record, category))
             solids.record = outer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from batchnav.data.scenes.ids import GeneratedRef
 from batchnav.data.scenes.prepared import SUFFIX, load_prepared, save_prepared
 from batchnav.errors import MeshError
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.procedural import replace_textures, restore_textures
+from batchnav.procedural import Furniture, content_of, read_furniture, replace_textures, restore_textures
 from batchnav.runtime.cache import versioned_cache_folder, warn_not_kept
 from batchnav.scene.scene import Scene, bake, make_scene
 from batchnav.types import Surface
@@ -19,20 +20,28 @@ from batchnav.types import Surface
 def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> Scene:
     """A procedural scene from the cache. If the cache does not have it, it is made and stored there."""
     files = _cache_files(ref, settings, appearance)
+    models = _models(ref) if appearance or not any(map(Path.is_file, files)) else None
+    textures = () if models is None else models.textures
+    restore = functools.partial(restore_textures, further=textures)
     for file in filter(Path.is_file, files):
         try:
-            return _with_surface(load_prepared(file, appearance), restore_textures)
+            return _with_surface(load_prepared(file, appearance), restore)
         except MeshError:  # a damaged file is made again
             file.unlink(missing_ok=True)
-    to_bake, visible = ref.family.meshes(ref.seed, appearance)
+    to_bake, visible = ref.family.meshes(ref.seed, appearance, models or _models(ref))
     scene = make_scene(ref.scene_id, visible, bake(to_bake, ref.scene_id, settings or NavMeshSettings()))
     scene = scene._replace(navmesh_origin="family")
-    kept = _with_surface(scene, replace_textures)
+    kept = _with_surface(scene, functools.partial(replace_textures, further=textures))
     try:
         save_prepared(kept, files[-1], durable=False)  # a lost file is made again
     except MeshError as error:
         warn_not_kept(error)
     return scene
+
+
+def _models(ref: GeneratedRef) -> Furniture | None:
+    """The models of a scene; None for a scene with our own furniture alone."""
+    return None if ref.furniture is None else read_furniture(ref.furniture, ref.materials)
 
 
 def is_cached(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> bool:
@@ -49,11 +58,15 @@ def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
 def _cache_files(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> list[Path]:
     """Files of the cache that may hold the scene; the last is where a new one is written.
 
-    A file's name is FAMILY_SEED.scene; with other settings than the defaults it also has a hash of them. A scene made
-    without `appearance` is FAMILY_SEED_bare.scene: its surface takes half of the time to make a scene.
+    A file's name is FAMILY_SEED.scene; with other settings than the defaults it also has a hash of them, and with
+    furniture a hash of the folder's content. A scene made without `appearance` is FAMILY_SEED_bare.scene: its surface
+    takes half of the time to make a scene.
     """
     settings = settings or NavMeshSettings()
     is_default = settings == NavMeshSettings()
     tag = "" if is_default else f"_{hashlib.sha256(str(settings).encode()).hexdigest()[:16]}"
-    stem, folder = f"{ref.scene_id.replace(':', '_')}{tag}", versioned_cache_folder("houses", __name__)
+    if ref.furniture is not None:
+        content = f"{content_of(ref.furniture.absolute())} {ref.materials}"
+        tag += f"_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    stem, folder = f"{ref.family.name}_{ref.seed}{tag}", versioned_cache_folder("houses", __name__)
     return [folder / f"{stem}{end}{SUFFIX}" for end in ([""] if appearance else ["", "_bare"])]

@@ -3,6 +3,8 @@
 A scene id is one of
 
     FAMILY:SEED                               a procedural scene, as "house:7"; `procedural/__init__.py` lists families
+    FAMILY:SEED?furniture=FOLDER              the same with models of a folder for furniture; "&materials=random" gives
+                                              these the finishes of ours
     NAME.scene_dataset_config.json:SCENE      a scene of a dataset that the config describes
     PREFIX:ANYTHING                           a scene of a source in `SCENE_SOURCES`
     PATH                                      a mesh file, a prepared scene, a file whose suffix is in `SCENE_SOURCES`,
@@ -18,18 +20,19 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from batchnav.data.scenes.prepared import SUFFIX, is_imported
 from batchnav.data.scenes.scene_dataset import DATASET_CONFIG
 from batchnav.data.scenes.source import is_hidden, mesh_files_in
 from batchnav.errors import MeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.procedural import FAMILIES, LARGEST_SEED, SceneFamily
+from batchnav.procedural import FAMILIES, LARGEST_SEED, MATERIALS, SceneFamily
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.scene import Scene
 
-_SEED_RANGES = re.compile(r"([^:]+):(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", re.ASCII)
-"""A word, and numbers and ranges of numbers."""
+_SEED_RANGES = re.compile(r"([^:]+):(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)(\?.*)?", re.ASCII | re.DOTALL)
+"""A word, numbers and ranges of numbers, and options."""
 _MOST_SEEDS = 1_000_000
 """Largest number of seeds of a name."""
 SceneLoader = Callable[[str, NavMeshSettings | None, AppearanceConfig | bool], Scene]
@@ -47,6 +50,10 @@ class GeneratedRef:
     scene_id: str
     family: SceneFamily
     seed: int
+    furniture: Path | None = None
+    """Folder of models that take places of the furniture; None for none."""
+    materials: str = MATERIALS[0]
+    """Materials of these models, one of `MATERIALS`."""
 
 
 @dataclass(frozen=True)
@@ -89,20 +96,42 @@ SceneRef = GeneratedRef | DatasetRef | SourceRef | FileRef
 
 def parse_scene_id(scene_id: str) -> SceneRef:
     """The kind and the parts of a scene id; no file is read. MeshError for a seed that is not 0 to LARGEST_SEED."""
-    family, colon, seed = scene_id.partition(":")
+    family, colon, rest = scene_id.partition(":")
     if colon and family in FAMILIES:
+        seed, mark, options = rest.partition("?")
         if not (seed.isascii() and seed.isdigit()):
             raise MeshError(
                 f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{family}:7'; "
                 f"lists of scenes take several seeds, as in '{family}:0-3,7'"
             )
-        return GeneratedRef(scene_id, FAMILIES[family], _seed(seed, scene_id))
+        furniture = _furniture(scene_id, FAMILIES[family], options) if mark else {}
+        return GeneratedRef(scene_id, FAMILIES[family], _seed(seed, scene_id), **furniture)
     config, marker, name = scene_id.rpartition(f"{DATASET_CONFIG}:")
     if marker:
         return DatasetRef(scene_id, Path(config + DATASET_CONFIG), name)
     if family + colon in SCENE_SOURCES:
         return SourceRef(scene_id, SCENE_SOURCES[family + colon])
     return FileRef(scene_id, SCENE_SOURCES.get(Path(scene_id).suffix.lower()))
+
+
+def _furniture(scene_id: str, family: SceneFamily, options: str) -> dict[str, Any]:
+    """Fields of a `GeneratedRef` from the options of a scene id. MeshError for others."""
+    words = [word.partition("=")[::2] for word in options.split("&")]
+    given = dict(words)
+    known = {"furniture", "materials"}
+    if not family.takes_furniture:
+        raise MeshError(f"scene {shortened(scene_id)}: found options, expected none for the family {family.name!r}")
+    if len(given) < len(words) or not set(given) <= known or not given.get("furniture"):
+        raise MeshError(
+            f"scene {shortened(scene_id)}: found options {shortened(options)}, expected furniture=FOLDER, and "
+            f"&materials={'|'.join(MATERIALS)} where wanted"
+        )
+    materials = given.get("materials", MATERIALS[0])
+    if materials not in MATERIALS:
+        raise MeshError(
+            f"scene {shortened(scene_id)}: materials: found {shortened(materials)}, expected {' or '.join(MATERIALS)}"
+        )
+    return {"furniture": Path(given["furniture"]), "materials": materials}
 
 
 def _seed(digits: str, name: str) -> int:
@@ -121,7 +150,7 @@ def has_random_materials(scene_id: str) -> bool:
 
 
 def scene_ids(names: Iterable[str]) -> list[str]:
-    """Scene ids, where "FAMILY:0-3,7" expands to one id per seed, and a folder to the scenes in it.
+    """Scene ids, where "FAMILY:0-3,7" expands to one id per seed, with its options, and a folder to its scenes.
 
     MeshError where a range has no seeds, too many or too large ones, or a folder no scenes.
     """
@@ -134,7 +163,8 @@ def scene_ids(names: Iterable[str]) -> list[str]:
             parts = [[_seed(digits, name) for digits in part.split("-")] for part in seeds[2].split(",")]
             if (count := sum(part[-1] - part[0] + 1 for part in parts)) > _MOST_SEEDS:
                 raise MeshError(f"{name}: found {count} seeds, expected at most {_MOST_SEEDS}")
-            found = [f"{seeds[1]}:{seed}" for part in parts for seed in range(part[0], part[-1] + 1)]
+            options = seeds[3] or ""
+            found = [f"{seeds[1]}:{seed}{options}" for part in parts for seed in range(part[0], part[-1] + 1)]
             if any(part[0] > part[-1] for part in parts):
                 found = []
         else:

@@ -367,7 +367,7 @@ def scatter(s: Solids, rng: RandomStream, width: float, depth: float, y: float, 
     fields = rng.shuffled([(i, k) for i in range(nx) for k in range(nz)])
     for i, k in fields[: min(count, len(fields))]:
         thing = Solids(s.detail)
-        rng.pick(things)(thing, rng)
+        rng.pick((*things, *s.things))(thing, rng)
         x = ((i + 0.5) / nx - 0.5) * width + rng.uniform(-0.02, 0.02)
         z = ((k + 0.5) / nz - 0.5) * depth + rng.uniform(-0.02, 0.02)
         s.place(thing, x, z, rng.integer(-20, 20), y)

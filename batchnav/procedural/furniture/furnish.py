@@ -153,6 +153,8 @@ def furnish(rng: RandomStream, arranger: Arranger) -> None:
     for room in arranger.layout.rooms:
         is_public = room.kind in PUBLIC
         (PUBLIC if is_public else _FURNISH)[room.kind](rng, arranger, room)
+        for piece in arranger.furniture.further(rng, room.area) if arranger.furniture and room.kind != "bath" else ():
+            arranger.wall(rng, room, piece)
         _dress_windows(rng, arranger, room)
         _hang_pictures(rng, arranger, room)
         if is_public:
@@ -160,7 +162,7 @@ def furnish(rng: RandomStream, arranger: Arranger) -> None:
             light(rng, arranger, room)
             continue
         for _ in range(rng.integer(0, int(room.area / 4.5)) if room.kind != "bath" else rng.integer(0, 1)):
-            arranger.on_floor(rng, room, rng.pick(decor.ON_FLOORS), 0.22)
+            arranger.on_floor(rng, room, rng.pick((*decor.ON_FLOORS, *arranger.solids.things)), 0.22)
         _light(rng, arranger, room)
 
 
@@ -265,24 +267,26 @@ def _add_nightstands(rng: RandomStream, a: Arranger, bed: Box) -> None:
     """Add nightstands at the sides of a bed's head, where they fit."""
     face = a.face_behind(bed)
     low, high = (bed[0], bed[2]) if face.axis == 0 else (bed[1], bed[3])
+    nightstand = a.chosen(rng, living.NIGHTSTAND)
     for side in (0, 1):
-        size = living.NIGHTSTAND.size(rng)
+        size = nightstand.size(rng)
         start = high + 0.04 if side else low - 0.04 - size[0]
         if rng.chance(0.85) and face.start < start and start + size[0] < face.stop:
-            a.at_face(rng, face, start, living.NIGHTSTAND, size)
+            a.at_face(rng, face, start, nightstand, size)
 
 
 def _add_rug(rng: RandomStream, a: Arranger, box: Box) -> None:
     """Add a rug that lies partly under the furniture at `box`, shifted towards the room, where it fits."""
     face = a.face_behind(box)
-    w, d, h = decor.RUG.size(rng)
+    rug = a.chosen(rng, decor.RUG)
+    w, d, h = rug.size(rng)
     cx, cz = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     x, z = (cx, cz + face.side * 0.9) if face.axis == 0 else (cx + face.side * 0.9, cz)
     if face.axis == 1:
         w, d = d, w
     if a.inside(face.room, (x - w / 2, z - d / 2, x + w / 2, z + d / 2)):
         one = Solids(a.solids.detail)
-        decor.rug(one, rng, w, d, h)
+        rug.build(one, rng, w, d, h)
         a.solids.place(one, x, z)
 
 
@@ -325,6 +329,7 @@ def _hang_pictures(rng: RandomStream, a: Arranger, room: Room) -> None:
                 continue
             shelf = room.kind not in ("hall", "bath") and rng.chance(0.25)
             piece, y = (decor.WALL_SHELF, 1.5) if shelf else (decor.PICTURE, rng.uniform(1.25, 1.5))
+            piece = a.chosen(rng, piece)
             w, d, h = piece.size(rng)
             if w > length - 0.2:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchnav.procedural.furniture import decor
-from batchnav.procedural.furniture.placement import Piece
+from batchnav.procedural.furniture.placement import Build, Piece
 from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import TURN, Solids, circle, makes
 
@@ -314,21 +314,39 @@ def table_lamp(s: Solids, rng: RandomStream, x: float, z: float, y: float) -> No
     s.lathe(x, z, [(r, low), (0.65 * r, high), (0.65 * r - 0.004, high), (r - 0.004, low)], loop=True)
 
 
-@makes("cabinet")
-def tv_stand(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
-    """A low board with a television on it."""
+def tv_board(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
+    """A low board for a television."""
     s.material, chest_face = "wood", d / 2 - 0.045
     s.box((-w / 2, 0.06, -d / 2), (w / 2, h, chest_face))
     s.box((-w / 2 + 0.04, 0.0, -d / 2 + 0.04), (w / 2 - 0.04, 0.06, chest_face - 0.04))
     fronts(s, rng, w - 0.01, 0.07, h - 0.01, chest_face, rng.integer(0, 1), max(2, round(w / 0.5)))
+
+
+@makes("tv_monitor")
+def television(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
+    """A television at height h, on a board of width w."""
     a = min(0.46 * w, rng.uniform(0.42, 0.68))
-    with s.object("tv_monitor"):
-        s.material = "screen"
-        s.box((-a, h + 0.06, -0.02), (a, h + 0.06 + 1.14 * a, 0.015))
-        s.material = "black"
-        s.box((-0.9 * a, h + 0.12, -0.06), (0.9 * a, h + 0.7 * a, -0.019))
-        s.box((-0.04, h, -0.04), (0.04, h + 0.2, -0.02))
-        s.loft(0, 0, [(0.22, 0.1, 0.05, h), (0.22, 0.1, 0.05, h + 0.012)])
+    s.material = "screen"
+    s.box((-a, h + 0.06, -0.02), (a, h + 0.06 + 1.14 * a, 0.015))
+    s.material = "black"
+    s.box((-0.9 * a, h + 0.12, -0.06), (0.9 * a, h + 0.7 * a, -0.019))
+    s.box((-0.04, h, -0.04), (0.04, h + 0.2, -0.02))
+    s.loft(0, 0, [(0.22, 0.1, 0.05, h), (0.22, 0.1, 0.05, h + 0.012)])
+
+
+@makes("cabinet")
+def tv_stand(
+    s: Solids,
+    rng: RandomStream,
+    w: float,
+    d: float,
+    h: float,
+    board: Build = tv_board,
+    screen: Build = television,
+) -> None:
+    """A low board with a television on it."""
+    board(s, rng, w, d, h)
+    screen(s, rng, w, d, h)
 
 
 @makes("coat_rack")
@@ -369,7 +387,7 @@ COAT_RACK = Piece(coat_rack, (0.6, 1.1), (0.26, 0.32), (1.7, 1.85), front=0.6)
 
 # Dining tables with chairs, coffee tables, desks, side tables
 
-_CHAIR_OUT = 0.3
+CHAIR_OUT = 0.3
 """Distance by which a dining chair protrudes from the table, metres."""
 
 
@@ -392,19 +410,23 @@ def table(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
         s.box((side * 0.9 * x - 0.01, low, -0.9 * z), (side * 0.9 * x + 0.01, h - thick, 0.9 * z))
 
 
-def dining_set(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
-    """A dining table laid for some, with chairs pushed in; width and depth include the chairs."""
-    tw, td = w - 2 * _CHAIR_OUT, d - 2 * _CHAIR_OUT
-    with s.object("table"):
-        table(s, rng, tw, td, h)
-    cw, cd, ch = CHAIR.size(rng)
+def dining_set(
+    s: Solids, rng: RandomStream, w: float, d: float, h: float, board: Build | None = None, seat: Piece = CHAIR
+) -> None:
+    """A dining table laid for some, with chairs pushed in; width and depth include the chairs.
+
+    `board` builds the table in place of our own, without what lies on it.
+    """
+    tw, td = w - 2 * CHAIR_OUT, d - 2 * CHAIR_OUT
+    (makes("table")(table) if board is None else board)(s, rng, tw, td, h)
+    cw, cd, ch = seat.size(rng)
     one = Solids(s.detail)
-    CHAIR.build(one, rng, cw, cd, ch)
+    seat.build(one, rng, cw, cd, ch)
     setting = Solids(s.detail)
     decor.plate_setting(setting, rng)
-    seats = max(1, int(tw / 0.58))
-    laid = rng.chance(0.4)
-    away = _CHAIR_OUT - cd / 2 - 0.04
+    seats = max(1, int(tw / max(0.58, cw + 0.04)))
+    laid = rng.chance(0.4) and board is None
+    away = CHAIR_OUT - cd / 2 - 0.04
     for i in range(seats):
         x = ((i + 0.5) / seats - 0.5) * tw
         for side in (-1, 1):
@@ -417,7 +439,8 @@ def dining_set(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> No
     if tw > 1.3:
         for side in (-1, 1):
             s.place(one, side * (tw / 2 + away), 0.0, TURN // 4 * (-1 if side > 0 else 1) + rng.integer(-4, 4))
-    decor.scatter(s, rng, 0.7 * tw, 0.3 * td, h, rng.integer(1, 3))
+    if board is None:
+        decor.scatter(s, rng, 0.7 * tw, 0.3 * td, h, rng.integer(1, 3))
 
 
 @makes("table")
@@ -431,7 +454,7 @@ def coffee_table(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> 
 
 
 @makes("desk")
-def desk(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
+def desk(s: Solids, rng: RandomStream, w: float, d: float, h: float, seat: Piece = OFFICE_CHAIR) -> None:
     """A desk with drawers, a screen or laptop, a lamp, and an office chair in front."""
     s.material = "wood"
     top, chair_depth = d - 0.45, 0.45
@@ -458,9 +481,9 @@ def desk(s: Solids, rng: RandomStream, w: float, d: float, h: float) -> None:
         _computer(one, rng.uniform(0.25, 0.36))
     s.place(one, -side * 0.1, back + 0.24, 0, h)
     decor.scatter(s, rng, 0.9 * w, 0.2, h, 2)
-    seat = Solids(s.detail)
-    OFFICE_CHAIR.build(seat, rng, *OFFICE_CHAIR.size(rng))
-    s.place(seat, -side * 0.12, front + chair_depth - 0.34, TURN // 2 + rng.integer(-25, 25))
+    chair = Solids(s.detail)
+    seat.build(chair, rng, *seat.size(rng))
+    s.place(chair, -side * 0.12, front + chair_depth - 0.34, TURN // 2 + rng.integer(-25, 25))
 
 
 @makes("tv_monitor")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy import ndimage
@@ -35,6 +36,16 @@ class Piece:
         return width, depth, height
 
 
+class Replacements(Protocol):
+    """Furniture of a user's that takes places of our own pieces (`models.Furniture`)."""
+
+    def in_place_of(self, rng: RandomStream, piece: Piece) -> Piece:
+        """A piece that takes the place of our own; the piece itself where there is none."""
+
+    def further(self, rng: RandomStream, area: float) -> list[Piece]:
+        """Pieces for the walls of a room of an area in square metres that none of our own stands for."""
+
+
 _GRID = CELL / 2
 """Side of a grid cell, metres."""
 _DOOR_DEPTH, _HALF_OPEN_DEPTH = 0.8, 1.4
@@ -64,14 +75,21 @@ class Arranger:
         openings: doors and windows; door leaves are added to `solids`.
         reach: distance around new furniture, grid cells, within which connectivity is checked; 0 checks the whole room,
             which is slow for large rooms.
+        furniture: takes places of our own pieces; None for none.
 
     Grids are [Z, X] with cells of 0.05 m.
     """
 
     def __init__(
-        self, solids: Solids, layout: Layout, faces: list[Face], openings: list[Opening], reach: int = 0
+        self,
+        solids: Solids,
+        layout: Layout,
+        faces: list[Face],
+        openings: list[Opening],
+        reach: int = 0,
+        furniture: Replacements | None = None,
     ) -> None:
-        self.solids, self.layout, self.reach = solids, layout, reach
+        self.solids, self.layout, self.reach, self.furniture = solids, layout, reach, furniture
         self.room_of = layout.labels.repeat(2, axis=0).repeat(2, axis=1)
         """i16: room of each cell, `OUTSIDE` outside."""
         self.blocked = np.zeros(self.room_of.shape, bool)
@@ -103,10 +121,15 @@ class Arranger:
                 if hole.leaf and (hole.leaf > 0) == (face.side > 0):
                     self._hang_leaf(face, hole)
 
+    def chosen(self, rng: RandomStream, piece: Piece) -> Piece:
+        """The piece, or the furniture that takes its place."""
+        return piece if self.furniture is None else self.furniture.in_place_of(rng, piece)
+
     def wall(self, rng: RandomStream, room: Room, piece: Piece, width: float = 0.0) -> Box | None:
         """Place a piece with its back to a wall; None where no tried place fits. `width` overrides the piece's."""
+        own, piece = piece, self.chosen(rng, piece)
         w, d, h = piece.size(rng)
-        w, h = width or w, min(h, room.height - _HEADROOM)
+        w, h = (width if piece is own else 0.0) or w, min(h, room.height - _HEADROOM)
         spots = []
         for face in self.faces[room.index]:
             length = face.stop - face.start
@@ -144,6 +167,7 @@ class Arranger:
         self, rng: RandomStream, room: Room, piece: Piece, margin: float, about: Box | None = None
     ) -> Box | None:
         """Place a free-standing piece in the room, or in the box `about`, with `margin` metres free around it."""
+        piece = self.chosen(rng, piece)
         size = piece.size(rng)
         x0, z0, x1, z1 = about or tuple(v * CELL for v in room.rect)
         for attempt in range(16):
@@ -172,6 +196,7 @@ class Arranger:
 
     def in_front_of(self, rng: RandomStream, box: Box, piece: Piece, gap: float) -> Box | None:
         """Place a piece `gap` metres in front of furniture that `wall` placed at `box`; None where it does not fit."""
+        piece = self.chosen(rng, piece)
         w, d, h = piece.size(rng)
         cx, cz = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         face = self.face_behind(box)
@@ -220,6 +245,7 @@ class Arranger:
     def _build(self, rng: RandomStream, piece: Piece, size: tuple[float, float, float], box: Box, turn: int) -> None:
         """Add a piece at a box, rotated by `turn` of `TURN` steps, and block its cells."""
         one = Solids(self.solids.detail)
+        one.things = self.solids.things
         piece.build(one, rng, *size)
         self._block(box)
         self.solids.place(one, (box[0] + box[2]) / 2, (box[1] + box[3]) / 2, turn)

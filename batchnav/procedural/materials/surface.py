@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from batchnav.procedural.materials.textures import LIBRARY, METRES, texture
 from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import TURN, Group, Run, turned
 from batchnav.scene.material_sampling import MaterialLibrary
-from batchnav.types import LIGHT_STEPS, Material, Surface
+from batchnav.types import LIGHT_STEPS, Material, Surface, Texture
 
 CATEGORIES = (
     "", "basket", "baseboard", "bathtub", "bed", "book", "bottle", "bowl", "box", "cabinet", "ceiling", "chair",
@@ -44,11 +44,13 @@ CATEGORIES = (
 """Category names of every procedural scene, by category id; names of Matterport3D (mpcat40) where it has one."""
 _COLOUR = 0xC0103
 """First part of the seeds of colours: their random numbers are independent of the house's."""
+MODEL = "@"
+"""First letter of the material names of models from files; the number of the model follows."""
 Shape = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Vertices f64 [V, 3], faces i32 [F, 3], and bool [F]: True for faces that are kept."""
 _MIDDLE, _ABOVE, _ASIDE = 0.88, 0.08, 0.1
 """Light level of neutral surfaces, and the ranges that the light from above and from the side add or subtract."""
-_SMALL = 1e-3
+SMALL = 1e-3
 """Area below which a triangle has no texture, square metres (3 cm x 3 cm)."""
 
 
@@ -74,11 +76,73 @@ class _Runs(NamedTuple):
     """The object of each run."""
 
 
-def house_surface(seed: int, record: Sequence[Run | Group], shape: Shape) -> Surface:
-    """Surface of the house of a seed, from the record and the triangles of its solids."""
+class Models(Protocol):
+    """Models from files (`furniture.models.Furniture`), which stand in the record under `MODEL` names."""
+
+    @property
+    def textures(self) -> tuple[Texture, ...]:
+        """Textures of all models."""
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Categories of all models."""
+
+    @property
+    def looks(self) -> Sequence[Surface | None]:
+        """Look of each model, with rows of `textures`; None where the model is built of our finishes."""
+
+
+def house_surface(seed: int, record: Sequence[Run | Group], shape: Shape, models: Models | None = None) -> Surface:
+    """Surface of the house of a seed, from the record and the triangles of its solids; `models`: those in the record.
+
+    Materials of models are shaded as all others are, and never randomised.
+    """
     rng = RandomStream((_COLOUR, seed))
     palette = make_palette(rng)
-    return make_surface(rng, lambda name: FINISHES[name](rng, palette), record, shape, CATEGORIES)
+    names = CATEGORIES if models is None else tuple(dict.fromkeys((*CATEGORIES, *models.categories)))
+
+    def finish(name: str) -> Finish:
+        return Finish((1.0, 1.0, 1.0)) if name.startswith(MODEL) else FINISHES[name](rng, palette)
+
+    surface = make_surface(rng, finish, record, shape, names)
+    return surface if models is None else _with_models(surface, _flatten(record, names).runs, shape[2], models)
+
+
+def _with_models(surface: Surface, runs: list[Run], kept: np.ndarray, models: Models) -> Surface:
+    """The surface with the materials, textures and texture coordinates of models on their triangles."""
+    assert surface.uv is not None and surface.finish is not None
+    light, place = surface.finish[surface.material, 2].astype(np.int64), np.cumsum(kept) - 1
+    material, uv, materials = surface.material.copy(), surface.uv.copy(), list(surface.materials)
+    textures, rows, known = list(surface.textures), dict[int, int](), dict[tuple[str, int], int]()
+    stop = 0
+    for name, count, _ in runs:
+        start, stop = stop, stop + count
+        if not name.startswith(MODEL):
+            continue
+        look = models.looks[int(name.removeprefix(MODEL))]
+        assert look is not None
+        here = kept[start:stop]
+        at = place[start:stop][here]
+        pairs, inverse = np.unique(look.material[here] * (LIGHT_STEPS + 1) + light[at], return_inverse=True)
+        for pair in pairs.tolist():
+            if (name, pair) not in known:
+                known[name, pair] = len(materials)
+                of, level = divmod(pair, LIGHT_STEPS + 1)
+                (red, green, blue, _), row = look.materials[of]
+                if row >= 0 and row not in rows:
+                    rows[row] = len(textures)
+                    textures.append(models.textures[row])
+                r, g, b = (round(level / LIGHT_STEPS * channel, 4) for channel in (red, green, blue))
+                materials.append(Material((r, g, b, 1.0), rows.get(row, -1)))
+        material[at] = np.array([known[name, pair] for pair in pairs.tolist()], np.int32)[inverse.reshape(-1)]
+        if look.uv is not None:
+            uv[at] = look.uv[here]
+    fixed = np.zeros((len(materials) - len(surface.materials), 4), np.int32)
+    fixed[:, 1] = -1
+    return surface._replace(
+        material=material, materials=tuple(materials), textures=tuple(textures), uv=uv,
+        finish=np.concatenate([surface.finish, fixed]),
+    )  # fmt: skip
 
 
 def make_surface(
@@ -209,7 +273,7 @@ def _without_small(
     original finish of each finish.
     """
     textured = np.array([finish.texture >= 0 and finish.mapping != FIT for finish in finishes])
-    small = textured[finish_of] & (area < _SMALL)
+    small = textured[finish_of] & (area < SMALL)
     used, places = np.unique(finish_of[small], return_inverse=True)
     finish_of = finish_of.copy()
     finish_of[small] = len(finishes) + places

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -359,14 +359,20 @@ _ROWS: dict[int, int] = {}
 """Row of the library by `id` of the pixels; `texture` keeps the pixels alive."""
 
 
-def replace_textures(surface: Surface) -> Surface:
-    """The surface with every texture replaced by one texel that encodes its library row; this keeps files small."""
-    rows = (_ROWS[id(found.pixels)] for found in surface.textures)
-    texels = (np.array([[[row & 255, row >> 8, 0, 255]]], np.uint8) for row in rows)
+def replace_textures(surface: Surface, further: Sequence[Texture] = ()) -> Surface:
+    """The surface with every texture replaced by one texel that encodes its row; this keeps files small.
+
+    `further`: textures that scenes share beside those of the library.
+    """
+    others = {id(found.pixels): row for row, found in enumerate(further)}
+    keys = (id(found.pixels) for found in surface.textures)
+    rows = ((others[key], 1) if key in others else (_ROWS[key], 0) for key in keys)
+    texels = (np.array([[[row & 255, row >> 8, is_other, 255]]], np.uint8) for row, is_other in rows)
     return surface._replace(textures=tuple(map(Texture, texels)))
 
 
-def restore_textures(surface: Surface) -> Surface:
-    """Inverse of `replace_textures`: textures of the library, which all scenes share."""
-    texels = (pixels_of(found)[0, 0].astype(int) for found in surface.textures)
-    return surface._replace(textures=tuple(texture(int(low | high << 8)) for low, high, *_ in texels))
+def restore_textures(surface: Surface, further: Sequence[Texture] = ()) -> Surface:
+    """Inverse of `replace_textures`: textures of the library, or of `further`, which all scenes share."""
+    texels = (pixels_of(found)[0, 0].tolist() for found in surface.textures)
+    rows = ((low | high << 8, is_other) for low, high, is_other, _ in texels)
+    return surface._replace(textures=tuple(further[row] if is_other else texture(row) for row, is_other in rows))
