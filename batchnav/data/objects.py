@@ -36,6 +36,8 @@ _SLACK = 0.03
 """Distance by which the centre may lie outside the base, metres."""
 _BACKED = ("sofa", "chair", "dining chair", "office chair", "desk chair", "armchair", "bed", "toilet", "couch")
 """Categories whose highest part is at the back."""
+_TABLES = ("table", "coffee table", "dining table", "side table", "desk")
+"""Categories with a board on legs."""
 _BACK = 0.2
 """Share of the depth by which a back lies off the middle."""
 _POINTS, _CELL, _FOOT = 90_000, 132, 30
@@ -86,7 +88,7 @@ def _size_problem(model: Model) -> str:
         return ""
     low, high = fits_of(model)[0].scale
     scale = (low + high) / 2
-    if 1.0 / _RESCALED <= scale <= _RESCALED:
+    if 1.0 / _RESCALED <= scale <= _RESCALED and _is_plausible(slots, scale * size):
         return ""
     found = " x ".join(f"{side:.3g}" for side in size)
     for unit, factor in _UNITS.items():
@@ -107,14 +109,13 @@ def _pose_problems(model: Model) -> Iterator[str]:
     points, _ = _sampled(model, 8000)
     centre, height = points.mean(0), model.size[2]
     stands = _stands(points, centre)
-    hung = words_of(model.category) in ("picture", "painting", "poster", "rug", "carpet", *_WALL)
-    if not stands and not hung:
+    if not stands and words_of(model.category) not in _UNSTEADY:
         over = points * (1.0, -1.0, 1.0) + (0.0, height, 0.0)
         if _stands(over, over.mean(0)):
             yield "is upside down: it would stand the other way up; write up: -y"
         else:
             yield "has no floor contact that holds it: its centre is not above its lowest parts"
-    elif words_of(model.category) in ("table", "coffee table", "desk", "dining table", "side table"):
+    elif words_of(model.category) in _TABLES:
         low, top = (_level_share(model, side) for side in (0.0, height))
         if low > 0.5 and top < 0.25:
             yield "is upside down: its board lies on the floor; write up: -y"
@@ -127,8 +128,11 @@ def _pose_problems(model: Model) -> Iterator[str]:
             yield f"its back is at {'-X' if x > 0 else '+X'}: write front: {'x' if x > 0 else '-x'}"
 
 
-_WALL = ("sink", "washbasin", "tv", "tv monitor", "television", "lamp", "plant")
-"""Categories that hang on walls, or whose centre may lie beside their foot."""
+_UNSTEADY = (
+    "picture", "painting", "poster", "rug", "carpet", "sink", "washbasin", "tv", "tv monitor", "television", "lamp",
+    "floor lamp", "table lamp", "plant", "potted plant",
+)  # fmt: skip
+"""Categories that hang on walls or lie flat, or whose centre may lie beside their foot."""
 
 
 def _stands(points: np.ndarray, centre: np.ndarray) -> bool:

@@ -115,7 +115,8 @@ def test_help_imports_nothing_heavy():
     words = ["train", "train cartpole", "train anticipation", "evaluate", "view", "doctor", "cite", "data", "navmesh"]
     words += [f"bench {name}" for name in bench.SUBCOMMANDS]
     words += [
-        f"data {name}" for name in ("list", "download", "import", "prepare", "export", "make-episodes", "validate")
+        f"data {name}"
+        for name in ("list", "download", "import", "prepare", "export", "make-episodes", "validate", "objects")
     ]
     words += [f"navmesh {name}" for name in ("bake", "info", "view")]
     found = subprocess.run([sys.executable, "-c", HELPS], input="\n".join(words), capture_output=True, text=True)
