@@ -266,7 +266,8 @@ def test_detectors_miss_objects_on_every_camera(device):
         true, less = (torch.stack([seen[name] for seen in found]) for found in (exact, missed))
         assert true.any() and torch.equal(true, torch.stack([seen[name] for seen in same]))
         assert (less <= true).all() and 0.2 < less.float().sum() / true.float().sum() < 0.8
-    assert not memory_of(with_masks(device).sources.values(), N, torch.device(device))
+    sizes = [memory_of(with_masks(mask_noise=noise).sources.values(), N, torch.device("cpu")) for noise in (0.0, 1.0)]
+    assert sizes == [0, 2 * (2 * 4 + 2) * N * 16 * 16]  # two images of ids and two masks a camera
 
 
 def test_late_masks_resume(tmp_path):
