@@ -1,6 +1,6 @@
 # Each command creates the virtual environment that it needs.
 #   make train   train a PointGoal agent on procedural houses, evaluate it, write a report to runs/pointnav/report
-#   make viewer  add the packages of an extra: viewer, export, ros2, video, adapters, collada, draco or basisu
+#   make viewer  add the packages of an extra: viewer, export, ros2, video, adapters, vision, collada, draco or basisu
 #   make test    run the tests
 #   make plain   run the tests of small kernels as plain Python, which checks every index
 #   make lint    style, import contracts, types, tables of results, sizes of files, and the checks of .ci
@@ -25,7 +25,7 @@ OUT ?= runs/pointnav
 SEED ?= 0
 N ?= 10000
 
-EXTRAS := viewer export ros2 video adapters collada draco basisu
+EXTRAS := viewer export ros2 video adapters vision collada draco basisu
 
 .PHONY: train test plain lint docs fuzz $(EXTRAS)
 

@@ -72,7 +72,19 @@ class Registry(UserDict[str, Any]):
     def __init__(self, parts: Mapping[str, Any] | None = None):
         self.kinds: list[type] = []
         """Configurations that choose from it."""
+        self.families: dict[str, Any] = {}
+        """Parts by the word before a colon, each of all names "WORD:NAME" (`add_family`)."""
         super().__init__(parts or {})
+
+    def __missing__(self, name: str) -> Any:
+        family, _, member = name.partition(":")
+        if member and family in self.families:
+            return self.families[family]
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        family, _, member = str(name).partition(":")
+        return name in self.data or (bool(member) and family in self.families)
 
     def __setitem__(self, name: str, part: Any) -> None:
         for kind in self.kinds if hasattr(part, "Config") else ():
@@ -81,6 +93,11 @@ class Registry(UserDict[str, Any]):
                     f"{name}: found a part of this name, expected another: {kind.__name__} has such a key"
                 )
         super().__setitem__(name, part)
+        self._declare()
+
+    def add_family(self, word: str, part: Any) -> None:
+        """Register the part of all names "WORD:NAME", such as "timm:resnet50"; it reads NAME from the configuration."""
+        self.families[word] = part
         self._declare()
 
     def __delitem__(self, name: str) -> None:
@@ -99,7 +116,8 @@ class Registry(UserDict[str, Any]):
     @property
     def sections(self) -> dict[str, type]:
         """Configurations of the parts that have settings, by name of the section."""
-        return {section: self[name].Config for name in self if (section := self.section(name)) is not None}
+        names = [*self, *(f"{family}:NAME" for family in self.families)]
+        return {section: self[name].Config for name in names if (section := self.section(name)) is not None}
 
 
 class Sections:
@@ -153,8 +171,9 @@ def chosen_settings(config: Any, field: str) -> tuple[Any, ...]:
     registries = next(f.metadata[CHOICES] for f in dataclasses.fields(config) if f.name == field)
     section = next((registry.section(name) for registry in registries if name in registry), "")
     if section == "":
-        known = ", ".join(known for registry in registries for known in registry)
-        raise ConfigError(f"{field}: found {shortened(name)}, expected one of {known}")
+        known = [known for registry in registries for known in registry]
+        known += [f"{family}:NAME" for registry in registries for family in registry.families]
+        raise ConfigError(f"{field}: found {shortened(name)}, expected one of {', '.join(known)}")
     return () if section is None else (getattr(config, section),)
 
 

@@ -165,9 +165,10 @@ class TrainOptions:
     algorithm: str = "ppo"
     """Algorithm that learns; one that needs no expert."""
     policies: tuple[str, ...] = ("paper", "light")
-    """Policies: paper (SE-ResNet9 and LSTM), light (half as many channels, one LSTM layer)."""
+    """Policies: paper (SE-ResNet9 and LSTM), light (half as many channels, one LSTM layer); or timm:NAME for a frozen
+    encoder of timm with random weights, and one LSTM layer. Those read colour, the others depth."""
     sizes: tuple[int, ...] = bounded((64, 128), 1, 4096)
-    """Sides of the square depth images, pixels."""
+    """Sides of the square images, pixels."""
     num_envs: tuple[int, ...] = bounded((1024, 4096, 16384), 1, 2**24)
     """Numbers of environments, each measured separately."""
     houses: int = bounded(64, 1, 100_000)

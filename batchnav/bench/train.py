@@ -23,6 +23,9 @@ houses. Rates are totals; "per_gpu" is the rate of one process. "communication" 
 summing gradients over processes, including the wait for the slowest process. "all_reduce" is the duration of one sum
 without waiting, seconds. "busy" is the rest of an update for each process, seconds.
 
+For a pretrained encoder, "encoder_frames_per_second" is the rate of its frozen part alone, on images of a rollout, and
+"share_of_encoder" is the share of it that the whole loop reaches.
+
 The policy is untrained, but its stop action is made rare, so that episodes last as long as those of a trained agent.
 """
 
@@ -49,11 +52,12 @@ from batchnav.data.scenes.load import load_all, load_scene, map_scenes
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.envs.wrapper import Wrapper
-from batchnav.errors import DivergenceError
+from batchnav.errors import ArgumentError, DivergenceError
 from batchnav.learning import ALGORITHMS, Learner
 from batchnav.learning.stats import Timer
 from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
+from batchnav.policy.pretrained import RANDOM
 from batchnav.report.results import RESULTS, append_rows, commit, print_table, row, rows_of, save_chart
 from batchnav.runtime.device import make_deterministic
 from batchnav.runtime.distributed import Ranks, join
@@ -154,15 +158,22 @@ def measure_all(options: Options, ranks: Ranks) -> list[dict]:
 def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNavEnv]:
     """A function that makes an environment from a number of agents and an image size."""
     names, device = ranks.shard([f"house:{i}" for i in range(options.houses)]), ranks.device
+    pretrained = [name for name in options.policies if ":" in name]
+    if len(pretrained) not in (0, len(options.policies)):
+        raise ArgumentError(
+            f"--policies: found {', '.join(options.policies)}, expected all or none with a pretrained encoder, since "
+            "those read colour"
+        )
+    sensors = ("rgb",) if pretrained else ("depth",)
     if options.resident_scenes:
         capacity = SceneSize.largest(map_scenes(SceneSize.of, names))
         make = partial(SceneStream, names, load_scene, capacity, options.resident_scenes)
     else:
-        bank = SceneBank.pack(load_all(names, appearance=False), device)
+        bank = SceneBank.pack(load_all(names, appearance=bool(pretrained)), device, appearance=bool(pretrained))
         make = lambda: bank  # noqa: E731
     return lambda num_envs, size: PointNavEnv(
         make(), num_envs, device, height=size, width=size, first_env=ranks.rank * num_envs, copy=False,
-        people=(options.people,) * 2,
+        people=(options.people,) * 2, sensors=sensors,
     )  # fmt: skip
 
 
@@ -172,7 +183,9 @@ def make_policy(env: PointNavEnv, name: str, options: Options) -> ActorCritic:
     Learners with all numbers of environments share it, so that updates compile once; each starts from these weights.
     """
     torch.manual_seed(0)
-    policy = ActorCritic(env.single_observation_space, env.single_action_space, POLICIES[name])
+    pretrained = {"encoder": name, "timm": {"weights": RANDOM}, "lstm": {"layers": 1}}
+    config = from_dict(PolicyConfig, pretrained) if ":" in name else POLICIES[name]
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, config)
     with torch.no_grad():
         policy.actor.bias[STOP] = STOP_LOGIT
     if options.compile:
@@ -198,6 +211,7 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
         torch.cuda.reset_peak_memory_stats()
     whole = time_updates(learner, options.updates)
     memory = gigabytes(device)
+    encoder = time_encoding(learner, options) if learner.policy.encoded_shapes else None
     render = time_rendering(learner, options)
     learner.replace_env(Still(learner.env))
     policy = time_updates(learner, options.updates)
@@ -221,6 +235,9 @@ def measure(learner: Learner, name: str, options: Options) -> list[dict]:
         "gigabytes": memory,
         "host_cores": float(np.median(whole["host"] / whole["loop"])),
     }
+    if encoder is not None:
+        rows[0]["encoder_frames_per_second"] = float(frames / np.median(encoder))
+        rows[0]["share_of_encoder"] = float(np.median(rates["whole"]) * np.median(encoder) / frames)
     if ranks.is_distributed:
         rows[0] |= {"per_gpu": rows[0]["value"] / ranks.world_size, "all_reduce": time_all_reduce(learner)}
         rows[0]["communication"] = float(np.median(whole["sum"] / whole["loop"]))
@@ -239,6 +256,8 @@ def print_row(row: dict, name: str) -> None:
         several = f"{params['ranks']} ranks, {row['per_gpu']:,.0f} each; all-reduce "
         several += f"{row['communication']:.1%} of the time, without waiting "
         several += f"{1e3 * row['all_reduce']:.3f} ms; "
+    if "share_of_encoder" in row:
+        several += f"{row['share_of_encoder']:.0%} of the encoder's {row['encoder_frames_per_second']:,.0f}, "
     print(
         f"{name} {params['height']}x{params['width']} N={params['num_envs']}: {row['value']:,.0f} frames/s, {several}"
         f"{row['share_of_policy_only']:.0%} of policy-only; us per frame: {parts}; "
@@ -281,14 +300,30 @@ def time_updates(learner: Learner, updates: int) -> dict[str, np.ndarray]:
 
 def time_rendering(learner: Learner, options: Options) -> np.ndarray:
     """Duration of rendering the images of a rollout, seconds."""
-    env, rollout, device = learner.env, learner.rollout, learner.device
+    env, rollout = learner.env, learner.rollout
 
     def views():
         for t in range(rollout.num_steps):
-            env.observe_into(rollout.get_obs(t))
+            env.observe_into(rollout.targets(t))
             env.observe()
 
-    views, seconds = Graphs(device, options.graphs).wrap(views), []
+    return time_graph(views, learner.device, options)
+
+
+def time_encoding(learner: Learner, options: Options) -> np.ndarray:
+    """Duration of encoding the images of a rollout by the frozen part of a pretrained encoder, seconds."""
+    policy, rollout = learner.policy, learner.rollout
+
+    def encode():
+        for _ in range(rollout.num_steps):
+            policy.with_features(rollout.latest)
+
+    return time_graph(encode, learner.device, options)
+
+
+def time_graph(work: Callable[[], None], device: torch.device, options: Options) -> np.ndarray:
+    """Duration of some work, seconds, as a CUDA graph on a GPU where `options.graphs` is set."""
+    views, seconds = Graphs(device, options.graphs).wrap(work), []
     for _ in range(WARM_UPS + 1 + options.updates):
         if device.type == "cuda":
             torch.cuda.synchronize()

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -32,6 +32,7 @@ from batchnav.navmesh.heap import search_scratch
 from batchnav.observation import memory_of
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.memory import state_tensors
+from batchnav.policy.pretrained import weights_follow
 from batchnav.procedural import make_material_library
 from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, open_context
 from batchnav.runtime.device import resolve_device
@@ -54,6 +55,8 @@ COPIES_OF_WEIGHTS = 4
 """Weights, gradients, and the optimiser's two moments, all float32."""
 SAMPLE_STEPS, SAMPLE_FRAMES = 32, 64
 """Most steps of the sequences that the network is measured with, and the least number of their frames."""
+LAYERS_AT_ONCE = 3
+"""Outputs of the largest layer's size that a frozen encoder's forward pass holds at a time."""
 LARGEST_IN_BACKWARD = 3
 """Gradients of the largest layer's size that the backward pass allocates in addition to the saved activations."""
 
@@ -75,8 +78,10 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
     resident = num_resident_scenes(scenes, run.scenes.resident_scenes, run.scenes.gigabytes)
     storage = {spec.name: spec.stored_on(device) for spec in specs}
     observations = space_of(specs)
-    policy = ActorCritic(observations, run.env.body.action_space, run.policy).to(device)
-    weights = sum(parameter.nbytes for parameter in policy.parameters())
+    with weights_follow():
+        policy = ActorCritic(observations, run.env.body.action_space, run.policy).to(device)
+    weights = sum(parameter.nbytes for parameter in policy.parameters() if parameter.requires_grad)
+    frozen = sum(parameter.nbytes for parameter in policy.parameters() if not parameter.requires_grad)
     frames = run.learner.frames_per_update // run.learner.minibatches
     steps = min(run.learner.rollout_steps, SAMPLE_STEPS)
     in_memory = resident * largest.num_bytes if resident else sum(scene.num_bytes for scene in scenes)
@@ -85,7 +90,8 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
         "simulator": _simulator(run, largest, device),
         "images": _images(run, device, largest.semantic is not None),
         "rollout": _rollout(run, policy, storage, device),
-        "weights and optimiser": COPIES_OF_WEIGHTS * weights,
+        **({"encoding": _encoding(policy, storage, run.learner.num_envs, device)} if policy.encoded_shapes else {}),
+        "weights and optimiser": COPIES_OF_WEIGHTS * weights + frozen,
         "learning": round(frames * _kept_per_frame(policy, storage, device, steps)),
     }
 
@@ -129,12 +135,35 @@ def _images(run: TrainingConfig, device: torch.device, has_semantic: bool) -> in
 def _rollout(run: TrainingConfig, policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device) -> int:
     """Bytes of the rollout and of the recurrent state that the next rollout starts from."""
     num_envs = run.learner.num_envs
-    rollout = Rollout(policy.rollout_shapes, storage, run.learner.rollout_steps, num_envs, META, (), policy.actions)
+    rollout = Rollout(
+        policy.rollout_shapes, policy.rollout_types(storage), run.learner.rollout_steps, num_envs, META, (),
+        policy.actions, policy.encoded_shapes,
+    )  # fmt: skip
     tensors = [value for value in vars(rollout).values() if isinstance(value, torch.Tensor)]
-    total = sum(tensor.nbytes for tensor in [*tensors, *rollout.obs.values()])
+    total = sum(tensor.nbytes for tensor in [*tensors, *rollout.obs.values(), *rollout.latest.values()])
     # A state on `device`, since its types may depend on it.
     state = num_envs * sum(tensor.nbytes for tensor in state_tensors(policy.initial_state(1, device)))
     return total - rollout.action.nbytes + 2 * state  # `action` is a view
+
+
+def _encoding(policy: ActorCritic, storage: Mapping[str, torch.dtype], num_envs: int, device: torch.device) -> int:
+    """Bytes of a step's frozen features: outputs of the encoder's layers, and what is kept of goal images."""
+    encoder, largest = policy.pretrained, 0
+
+    def measure(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        nonlocal largest
+        largest = max(largest, output.nbytes if isinstance(output, torch.Tensor) else 0)
+
+    assert encoder is not None  # there are encoded images
+    hooks = [module.register_forward_hook(measure) for module in encoder.backbone.modules()]
+    types, kept = policy.rollout_types(storage), 0
+    for name, shape in policy.encoded_shapes.items():
+        features = encoder.encode(torch.zeros(1, *shape, dtype=types[name], device=device))
+        if name in encoder.settings.goals:
+            kept += math.prod(shape) * types[name].itemsize + features.nbytes
+    for hook in hooks:
+        hook.remove()
+    return num_envs * (LAYERS_AT_ONCE * largest + kept)
 
 
 def _kept_per_frame(policy: ActorCritic, storage: Mapping[str, torch.dtype], device: torch.device, steps: int) -> float:
@@ -158,6 +187,7 @@ def _kept(
         Bytes of each saved storage, in the order of the layers, and True where its layer computes a gradient for it.
     """
     kept: dict[int, tuple[torch.UntypedStorage, bool]] = {}
+    types = policy.rollout_types(dtypes)
     own = {parameter.untyped_storage().data_ptr() for parameter in policy.parameters()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -168,8 +198,9 @@ def _kept(
         return tensor
 
     obs = {
-        name: torch.rand(steps, envs, *shape, dtype=torch.float32, device=device).to(dtypes[name])
-        for name, shape in policy.observation_shapes.items()
+        name: torch.rand(steps, envs, *shape, dtype=torch.float32, device=device).to(types[name])
+        for name, shape in policy.rollout_shapes.items()
+        if name not in policy.label_shapes
     }
     kind = policy.actions
     read = {value.untyped_storage().data_ptr() for value in obs.values()}

@@ -24,6 +24,7 @@ EXTRAS = {
     "viewer": (("viser",), "batchnav view"),
     "adapters": (("stable-baselines3", "skrl", "rsl-rl-lib", "torchrl", "pettingzoo"), "other RL libraries"),
     "ros2": (("onnxruntime", "rosbags"), "the ROS 2 node and recorded drives"),
+    "vision": (("timm",), "pretrained encoders"),
     "video": (("av",), "MP4 videos"),
 }
 """Optional packages by extra, and their purpose. Those of "cuda" depend on the machine; "policies" is for wheels."""

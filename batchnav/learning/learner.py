@@ -123,9 +123,12 @@ class Learner:
         self.state = self.policy.initial_state(env.num_envs, self.device)
         self._check_observations()
         T, actions = config.rollout_steps, self.policy.actions
+        types = self.policy.rollout_types(env.storage)
         self.rollout = Rollout(
-            self.policy.rollout_shapes, env.storage, T, env.num_envs, self.device, self.state, actions
-        )
+            self.policy.rollout_shapes, types, T, env.num_envs, self.device, self.state, actions,
+            self.policy.encoded_shapes,
+        )  # fmt: skip
+        self._features = self.policy.feature_memory(fixed=self.device.type == "cuda")
         self.uniforms = torch.empty(T, env.num_envs, *actions.shape, dtype=torch.float32, device=self.device)
         self.expert, self.imitation = expert, imitation or ImitationConfig()
         self.imitation_coef = torch.tensor(0.0, dtype=torch.float32, device=self.device)
@@ -153,7 +156,9 @@ class Learner:
         """Reset the environments and put their first observations into the last row of the rollout."""
         obs, _ = self.env.reset(seed=seed)
         check_torch(obs)
-        self.rollout.put_obs(-1, as_dict(obs))
+        if self._features is not None:
+            self._features.clear()
+        self._put_obs(-1, obs)
         self.rollout.start[-1] = True
 
     def replace_env(self, env: VecEnv) -> None:
@@ -202,7 +207,7 @@ class Learner:
         """Tensors of the last rollout, for TensorBoard."""
         rollout = self.rollout
         values = {"value": rollout.value} if self.learns_values else {}
-        return Samples(rollout.get_obs(-1), {**values, "action": rollout.action})
+        return Samples(rollout.get_obs(-1) | rollout.latest, {**values, "action": rollout.action})
 
     # The update.
 
@@ -293,7 +298,7 @@ class Learner:
         with self._autocast():
             for t in range(rollout.num_steps):
                 if self.expert:
-                    rollout.expert_action[t] = self.expert(rollout.get_obs(t), self._expert_begins(t))
+                    rollout.expert_action[t] = self.expert(rollout.targets(t), self._expert_begins(t))
                 act = self.policy.act(
                     rollout.get_obs(t), rollout.prev_action[t], rollout.start[t], state, self.uniforms[t]
                 )
@@ -330,10 +335,14 @@ class Learner:
 
     def _step(self, t: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Mapping[str, Any]]:
         """Step the environment. Its observation goes to row t + 1, without a copy if the environment wrote it there."""
-        self.env.observe_into(self.rollout.get_obs(t + 1))
+        self.env.observe_into(self.rollout.targets(t + 1))
         obs, reward, terminated, truncated, info = self.env.step(self.rollout.action[t])
-        self.rollout.put_obs(t + 1, as_dict(obs))
+        self._put_obs(t + 1, obs)
         return reward, terminated, truncated, info
+
+    def _put_obs(self, t: int, obs: Any) -> None:
+        """Put an observation into row t of the rollout, with the features of images that a frozen encoder reads."""
+        self.rollout.put_obs(t, self.policy.with_features(obs, self._features))
 
     def _bootstrap(self, t: int, cut: torch.Tensor, info: Mapping[str, Any], state: State) -> None:
         """Write V(final observation), with the memory after step t, to next_value[t] where `cut`, else 0."""
@@ -478,13 +487,16 @@ class Learner:
             _check_saved(name, state[name], target, size)
         self.env.load_state_dict(state["env"])
         obs = {**self.env.observe_again(), **state["obs"]}
-        for name, rows in rollout.obs.items():
-            _check_saved(f"obs[{name!r}]", obs[name], rows[-1], categories.get(name))
+        latest = rollout.get_obs(-1) | rollout.latest
+        for name, row in latest.items():
+            _check_saved(f"obs[{name!r}]", obs[name], row, categories.get(name))
         copy_state_(self.state, state["memory"])
         for name, target in last.items():
             target.copy_(state[name])
-        for name, rows in rollout.obs.items():
-            rows[-1].copy_(obs[name])
+        for name, row in latest.items():
+            row.copy_(obs[name])
+        if self._features is not None:
+            self._features.restore(rollout.latest, latest)
 
 
 def _check_saved(name: str, found: Any, target: torch.Tensor, size: int | None) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from batchnav.policy.actions import Actions
 from batchnav.policy.memory import State, map_state
+from batchnav.policy.pretrained import features_of
 
 
 class Rollout:
@@ -28,6 +29,7 @@ class Rollout:
         device: torch.device,
         state: State,
         actions: Actions,
+        encoded: Mapping[str, tuple[int, ...]] | None = None,
     ):
         """Allocate the tensors.
 
@@ -39,6 +41,7 @@ class Rollout:
             device: device of all tensors.
             state: initial state of the policy's memory for N environments.
             actions: the action distribution, for shape and type of an action.
+            encoded: shape of the images that `shapes` has features of; only those of the latest step are kept.
         """
 
         def empty(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -46,6 +49,8 @@ class Rollout:
 
         self.num_steps = num_steps
         self.obs = {name: empty(num_steps + 1, num_envs, *shape, dtype=dtypes[name]) for name, shape in shapes.items()}
+        self.latest = {n: empty(num_envs, *shape, dtype=dtypes[n]) for n, shape in (encoded or {}).items()}
+        self._features = {features_of(name) for name in self.latest}
         self.start = empty(num_steps + 1, num_envs, dtype=torch.bool)
         self.prev_action = empty(num_steps + 1, num_envs, *actions.shape, dtype=actions.dtype)
         self.action = self.prev_action[1:]
@@ -65,17 +70,21 @@ class Rollout:
 
     def put_obs(self, t: int, obs: Mapping[str, torch.Tensor]) -> None:
         """Copy an observation into row t, unless the environment has written it there."""
-        for name, rows in self.obs.items():
-            if obs[name].data_ptr() != rows[t].data_ptr():
-                rows[t].copy_(obs[name])
+        for name, row in {**self.get_obs(t), **self.latest}.items():
+            if obs[name].data_ptr() != row.data_ptr():
+                row.copy_(obs[name])
+
+    def targets(self, t: int) -> dict[str, torch.Tensor]:
+        """Tensors [N, ...] by name that the environment writes its observation of step t to."""
+        return {name: row for name, row in self.get_obs(t).items() if name not in self._features} | self.latest
 
     def get_obs(self, t: int) -> dict[str, torch.Tensor]:
         """Observations of step t: views [N, ...] by name."""
         return {name: rows[t] for name, rows in self.obs.items()}
 
     def last_obs_without(self, known: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The last row's observations [N, ...] by name, except those that `known` has in type and value."""
-        last = self.get_obs(-1)
+        """The latest observations [N, ...] by name, except those that `known` has in type and value."""
+        last = self.get_obs(-1) | self.latest
         equal = {n for n, found in known.items() if n in last and found.dtype == last[n].dtype and last[n].equal(found)}
         return {name: row for name, row in last.items() if name not in equal}
 

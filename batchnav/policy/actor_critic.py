@@ -1,6 +1,6 @@
 """The policy network: observations and the previous action, through a memory, to an action distribution and a value.
 
-    images ------- encoder ------.     (`PolicyConfig.film`: modulated by further images)
+    images ------- encoder ------.     (`PolicyConfig.film`: modulated by further images; `policy.pretrained`)
     scans -------- scan encoder -+
     vectors ------ linear -------+-- concat -- memory (or two tanh layers) --.-- actor: action distribution
     categories --- embedding ----+                                           '-- critic: value
@@ -27,7 +27,7 @@ from batchnav.config import chosen_settings
 from batchnav.errors import ConfigError
 from batchnav.policy.actions import actions_of
 from batchnav.policy.config import ENCODERS, MEMORIES, PolicyConfig
-from batchnav.policy.encoder import CELL, FiLMEncoder, he_normal
+from batchnav.policy.encoder import CELL, FiLMEncoder, SEResNet9, he_normal
 from batchnav.policy.memory import Memory, State
 from batchnav.policy.observations import (
     DISTANCE_FEATURES,
@@ -43,6 +43,7 @@ from batchnav.policy.observations import (
     num_categories,
     spaces_to_read,
 )
+from batchnav.policy.pretrained import FeatureMemory, Source, TimmEncoder, features_of
 from batchnav.runtime.device import compiled, torch_defaults
 
 # Prediction of the goal's mask: a small segmentation network beside the encoder.
@@ -148,7 +149,8 @@ class ActorCritic(nn.Module):
     """Actor and critic with a shared body, for a dict of observations, and discrete or continuous actions.
 
     Images [C, H, W], floats in 0..1 or bytes, are read by the encoder that the configuration names, unless the policy
-    is blind. Images of one size are concatenated as channels; each further size has its own encoder. Images named in
+    is blind. Images of one size are concatenated as channels; each further size has its own encoder. A pretrained
+    encoder (`policy.pretrained`) reads colour images one by one, and a `se_resnet9` the others. Images named in
     `config.film` are no channels: they modulate the encoder of the images of their size. Scans [rows, beams] have an
     encoder each, `config.scan_encoder`. Vectors [n] have a linear layer each; those named in `config.polar` are
     [r, angle] and enter as [r, cos, sin], or with `config.log_distance` as [*log_distance(r), cos, sin]. Integers have
@@ -190,7 +192,10 @@ class ActorCritic(nn.Module):
         images = {name: self.observation_shapes[name] for name, space in read.items() if is_image(space)}
         self.film = tuple(name for name in images if name in config.film)
         """Names of the images that modulate the encoder of the others of their size."""
-        self.images = names_by_size({name: shape for name, shape in images.items() if name not in self.film})
+        self.colour = self._read_by_pretrained(read)
+        """Names of the images that the pretrained encoder reads; empty without one."""
+        others = {name: shape for name, shape in images.items() if name not in (*self.film, *self.colour)}
+        self.images = names_by_size(others)
         """Names of the images that share an encoder; one entry per image size."""
         if not config.blind:
             self._check_film(images)
@@ -210,11 +215,19 @@ class ActorCritic(nn.Module):
         self.more_encoders = nn.ModuleList(encoders[1:])
         self.body_inputs = {n[0]: cast(int, e.output_size) for n, e in zip(self.images, encoders, strict=True)}
         """Width of each part of the body's input, in order. Images that share an encoder have the first one's name."""
+        self.pretrained: TimmEncoder | None = None
+        """Encoder of the images in `colour`."""
+        if self.colour:
+            shapes = {name: images[name] for name in self.colour}
+            self.pretrained = ENCODERS[config.encoder](shapes, config, *chosen_settings(config, "encoder"))
+            self.body_inputs |= dict.fromkeys(self.colour, config.visual_size)
         scans, make = (
             {n: self.observation_shapes[n] for n, space in read.items() if is_scan(space)},
             config.scan_encoder,
         )
         settings = chosen_settings(config, "scan_encoder") if scans else ()
+        if scans and hasattr(ENCODERS[make], "images_read"):
+            raise ConfigError(f"scan_encoder: found {make!r}, a pretrained encoder of colour images, expected another")
         self.scan_encoders = nn.ModuleDict({n: ENCODERS[make]((1, *s), config, *settings) for n, s in scans.items()})
         """Encoder of each scan, by name."""
         self.body_inputs |= {name: cast(int, encoder.output_size) for name, encoder in self.scan_encoders.items()}
@@ -249,9 +262,56 @@ class ActorCritic(nn.Module):
             self.mask_head = MaskHead(channels, tuple(self.num_categories.values()), config.mask_width)
 
     @property
+    def pretrained_source(self) -> Source | None:
+        """Origin of the pretrained weights; None without a pretrained encoder."""
+        return None if self.pretrained is None else self.pretrained.source
+
+    @property
+    def encoded_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the images, by name, that a rollout keeps as features only."""
+        frozen = self.pretrained is not None and self.pretrained.feature_shape is not None
+        return {name: self.observation_shapes[name] for name in self.colour} if frozen else {}
+
+    @property
     def rollout_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of one environment's observation, by name, for all that a rollout keeps: those read, and the label."""
-        return self.observation_shapes | self.label_shapes
+        """Shape of one environment's observation, by name, for all that a rollout keeps: those read, and the label.
+
+        Features, by the name that `features_of` gives, stand in for the images of a frozen encoder.
+        """
+        encoded = self.encoded_shapes
+        kept = {name: shape for name, shape in self.observation_shapes.items() if name not in encoded}
+        features = {features_of(name): cast(TimmEncoder, self.pretrained).feature_shape or () for name in encoded}
+        return kept | features | self.label_shapes
+
+    def rollout_types(self, storage: Mapping[str, torch.dtype]) -> dict[str, torch.dtype]:
+        """Types of `rollout_shapes` and `encoded_shapes`: an environment's `storage`, and the types of features."""
+        encoded = self.encoded_shapes
+        if not encoded:
+            return dict(storage)
+        kind = next(cast(TimmEncoder, self.pretrained).backbone.model.parameters()).dtype
+        return {**storage, **{features_of(name): kind for name in encoded}}
+
+    def feature_memory(self, fixed: bool) -> FeatureMemory | None:
+        """Memory for `with_features`; None where no image stays the same. `fixed`: as in `FeatureMemory`."""
+        goals = self.config.timm.goals if self.encoded_shapes else ()
+        if self.pretrained is None or not any(name in goals for name in self.colour):
+            return None
+        return FeatureMemory(self.pretrained, fixed)
+
+    def with_features(
+        self, obs: Mapping[str, torch.Tensor] | torch.Tensor, memory: FeatureMemory | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Observations [N, ...] of one step, with the features of images that a frozen encoder reads.
+
+        `act` and `evaluate` read features in place of their images. `memory`: keeps the features of goal images.
+        """
+        obs = dict(as_dict(obs))
+        for name in self.encoded_shapes:
+            if memory is not None and name in self.config.timm.goals:
+                obs[features_of(name)] = memory(name, obs[name])
+            else:
+                obs[features_of(name)] = cast(TimmEncoder, self.pretrained).encode(obs[name])
+        return obs
 
     def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> State:
         """State of the memory at the start of an episode, for `num_envs` environments."""
@@ -342,6 +402,8 @@ class ActorCritic(nn.Module):
         """Run the encoders and the memory's compilable part through torch.compile, in place, for static shapes."""
         for encoder in (*self._encoders(), *self.scan_encoders.values()):
             compiled(encoder)
+        if self.pretrained is not None:
+            self.pretrained.compile_parts()
         if self.mask_head is not None:
             compiled(self.mask_head)
         self.body.compile_parts()
@@ -375,6 +437,8 @@ class ActorCritic(nn.Module):
                 parts.append(encoder(image, self._image(self._film_of(names), obs)))
             else:
                 parts.append(encoder(image.flatten(0, 1)).unflatten(0, image.shape[:2]))
+        for name in self.colour:
+            parts.append(self._read_image(name, obs).unflatten(0, starts.shape))
         for name, encoder in self.scan_encoders.items():
             parts.append(encoder(obs[name].flatten(0, 1).unsqueeze(1)).unflatten(0, starts.shape))
         for name, embedding in self.embeddings.items():
@@ -385,6 +449,16 @@ class ActorCritic(nn.Module):
         if self.body.reads_previous_action:
             parts.append(self.actions.embed(self.previous_action, prev_action, starts))
         return torch.cat(parts, dim=-1), mask_logits
+
+    def _read_image(self, name: str, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Output [T * B, visual_size] of the pretrained encoder: from an image's features where `obs` has them."""
+        pretrained = cast(TimmEncoder, self.pretrained)
+        if pretrained.feature_shape is None:
+            return pretrained(name, obs[name].flatten(0, 1))
+        features = obs.get(features_of(name))
+        return pretrained(
+            name, pretrained.encode(obs[name].flatten(0, 1)) if features is None else features.flatten(0, 1)
+        )
 
     def _image(self, names: Sequence[str], obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Images [T, B, C, H, W] of one size, prepared, and concatenated along the channels."""
@@ -415,6 +489,9 @@ class ActorCritic(nn.Module):
         shape = channels + has_mask, height, width
         if film:
             return FiLMEncoder(shape, self._joint_shape(film)[0], self.config)
+        if self.colour:
+            (own,) = settings
+            return SEResNet9(shape, self.config, SEResNet9.Config(base_width=own.other_width))
         return ENCODERS[self.config.encoder](shape, self.config, *settings)
 
     def _film_of(self, names: Sequence[str]) -> list[str]:
@@ -426,6 +503,25 @@ class ActorCritic(nn.Module):
         """(C, H, W) of images of one size that are concatenated."""
         _, height, width = self.observation_shapes[names[0]]
         return sum(self.observation_shapes[name][0] for name in names), height, width
+
+    def _read_by_pretrained(self, read: Mapping[str, spaces.Space]) -> tuple[str, ...]:
+        """Names of the images that a pretrained encoder reads.
+
+        ConfigError for settings that need an encoder of all channels.
+        """
+        config = self.config
+        if not hasattr(ENCODERS.get(config.encoder), "images_read"):
+            return ()
+        names = ENCODERS[config.encoder].images_read(read, *chosen_settings(config, "encoder"))
+        unfit = {"film": config.film, "predicted_mask": config.predicted_mask}
+        unfit["normalized"] = tuple(name for name in config.normalized if name in names)
+        for key, value in unfit.items():
+            if value:
+                raise ConfigError(
+                    f"{key}: found {value!r} with the pretrained encoder {config.encoder!r}, expected none; choose "
+                    "another encoder for it"
+                )
+        return names
 
     def _check_film(self, images: Mapping[str, tuple[int, ...]]) -> None:
         """ConfigError where `config.film` names no images, or images without others of their size to modulate."""

@@ -45,6 +45,7 @@ class PolicyAgent:
         self.device = next(network.parameters()).device
         self._generator = torch.Generator(self.device)
         self._state: State = None
+        self._features = network.feature_memory(fixed=False)
 
     def __repr__(self) -> str:
         """Number of parameters, observations and device, in one line."""
@@ -57,6 +58,7 @@ class PolicyAgent:
         num_envs = check_int("num_envs", num_envs, 1, MAX_ENVS)
         self._generator.manual_seed(check_seed(seed))
         self._state = self.network.initial_state(num_envs, self.device)
+        self._features = self.network.feature_memory(fixed=False)
         actions = self.network.actions
         self._prev_action = torch.zeros(num_envs, *actions.shape, dtype=actions.dtype, device=self.device)
         self._start = torch.ones(num_envs, dtype=torch.bool, device=self.device)
@@ -99,6 +101,7 @@ class PolicyAgent:
             shape = self.network.actions.shape
             uniforms = torch.rand(num_envs, *shape, generator=self._generator, dtype=torch.float32, device=self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
+            obs = self.network.with_features(obs, self._features)
             act = self.network.act(obs, self._prev_action, self._start, self._state, uniforms)
         self._state, self._prev_action = act.state, act.action
         self._start = torch.zeros_like(self._start)

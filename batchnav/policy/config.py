@@ -21,7 +21,8 @@ class PolicyConfig(Sections):
     """
 
     encoder: str = field(default="se_resnet9", metadata={CHOICES: (ENCODERS,)})
-    """Name of the image encoder in `batchnav.policy.ENCODERS`: se_resnet9, simple_cnn, scan or one of your own."""
+    """Name of the image encoder in `batchnav.policy.ENCODERS`: se_resnet9, simple_cnn, scan or one of your own; or
+    timm:NAME, a pretrained model of timm."""
     visual_size: int = bounded(512, 1, 8192)
     """Width of the encoder's output."""
     scan_encoder: str = field(default="scan", metadata={CHOICES: (ENCODERS,)})

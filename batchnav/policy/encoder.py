@@ -310,7 +310,7 @@ class SEResNet9(SEResNet9Trunk):
         self.compress = nn.Conv2d(8 * base, compressed, 3, padding=1)
         he_normal(self.compress.weight)
         nn.init.zeros_(self.compress.get_parameter("bias"))
-        self.project = _projection(compressed * cells, self.output_size)
+        self.project = projection(compressed * cells, self.output_size)
         self.to(memory_format=torch.channels_last)
 
     def forward(self, image: torch.Tensor, film: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
@@ -413,7 +413,7 @@ class SimpleCNN(SimpleCNNTrunk):
         _, height, width = image_shape
         self.output_size = config.visual_size
         cells = math.ceil(height / (2 * CELL)) * math.ceil(width / (2 * CELL))
-        self.project = _projection(self.channels[-1] * cells, self.output_size)
+        self.project = projection(self.channels[-1] * cells, self.output_size)
         self.to(memory_format=torch.channels_last)
 
     def forward(self, image: torch.Tensor, film: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
@@ -474,7 +474,7 @@ def _to_whole_cells(height: int, width: int) -> tuple[int, int, int, int]:
     return 0, -width % CELL, 0, -height % CELL
 
 
-def _projection(features: int, size: int) -> nn.Sequential:
+def projection(features: int, size: int) -> nn.Sequential:
     """Last layers of an encoder: [B, features] -> `size` features with layer normalisation and ReLU."""
     return nn.Sequential(nn.Linear(features, size, bias=False), nn.LayerNorm(size), nn.ReLU())
 
@@ -524,7 +524,7 @@ class ScanEncoder(nn.Module):
             nn.init.orthogonal_(layer.get_parameter("weight"), gain=2**0.5)
             nn.init.zeros_(layer.get_parameter("bias"))
             width = -(-width // self.STRIDE)
-        self.project = _projection(self.CHANNELS[-1] * width, self.output_size)
+        self.project = projection(self.CHANNELS[-1] * width, self.output_size)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         """[B, C, H, W] in 0..1 -> [B, visual_size]."""

@@ -16,11 +16,12 @@ from gymnasium import spaces
 from torch.overrides import TorchFunctionMode
 
 from batchnav.config import IMPORTS, from_dict, read_yaml, shortened, to_dict
-from batchnav.errors import BatchnavError, CheckpointError, ConfigError
+from batchnav.errors import BatchnavError, CheckpointError, ConfigError, printable
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.observations import MAX_CATEGORIES
+from batchnav.policy.pretrained import Source, weights_follow
 from batchnav.runtime.bundled import check_bundled, find_policy
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import as_path, open_tensors, replacing, safetensors_bytes, tensor_errors
@@ -50,7 +51,7 @@ def save_policy(
     """
     path = Path(path)
     tensors = {
-        name: value.detach().to("cpu", dtype if value.is_floating_point() else value.dtype).contiguous()
+        name: value.detach().to("cpu", dtype if value.dtype == torch.float32 else value.dtype).contiguous()
         for name, value in policy.state_dict().items()
     }
     _check_finite(tensors, path)
@@ -60,6 +61,7 @@ def save_policy(
         "observations": json.dumps(policy.observation_shapes),
         **({"categories": json.dumps(policy.num_categories)} if policy.num_categories else {}),
         **_actions_metadata(policy),
+        **({"pretrained": json.dumps(policy.pretrained.source._asdict())} if policy.pretrained else {}),
         "info": json.dumps(info or {}),
     }
     metadata["sha256"] = _digest(tensors, metadata)
@@ -93,10 +95,14 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         shapes, categories = json.loads(metadata["observations"]), json.loads(metadata.get("categories", "{}"))
         space = _observation_space(shapes, categories)
         actions = _action_space(metadata)
-        with _SkipNormalInit():  # allocate nothing before the tensors are known to fit
+        with _SkipNormalInit(), weights_follow():  # allocate nothing before the tensors are known to fit
             expected = ActorCritic(space, actions, config, "meta").state_dict()
         check_names_and_shapes(tensors, expected, f"{path}")
-        network = ActorCritic(space, actions, config)  # has values that the file lacks: an encoder's constants
+        with weights_follow():
+            network = ActorCritic(space, actions, config)  # has values that the file lacks: an encoder's constants
+        if network.pretrained is not None:
+            source = json.loads(metadata["pretrained"])
+            network.pretrained.source = Source(**{name: printable(str(source[name])) for name in Source._fields})
     except CheckpointError:
         raise
     except BatchnavError as error:

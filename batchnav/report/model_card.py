@@ -16,6 +16,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.errors import BatchnavError, printable
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
 from batchnav.policy.config import PolicyConfig
+from batchnav.policy.pretrained import Source
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.charts import in_words, load_metrics, series, smooth
 from batchnav.report.results import save_chart
@@ -57,6 +58,8 @@ class Trained(NamedTuple):
     scenes: ScenesConfig
     text: str
     """The whole configuration, YAML."""
+    pretrained: Source | None = None
+    """Origin of the encoder's pretrained weights; None without any."""
 
 
 def write_model_card(
@@ -88,6 +91,7 @@ def write_model_card(
     text = CARD.format(
         name=_plain(folder.name), path=folder.as_posix(), observations=_observations(trained),
         inputs=_inputs(trained.env), encoder=_plain(policy.encoder), memory=_plain(_memory(policy)),
+        pretrained=_pretrained(trained.pretrained), licence=_licence(trained.pretrained),
         table=_table(results, metrics),
         agents="".join(f" {sentence}" for sentence in agents), played_on=played_on, date=date.today(), frames=frames,
         hours=rows[-1]["seconds"] / 3600, trained_on=trained_on,
@@ -104,6 +108,21 @@ def _memory(policy: PolicyConfig) -> str:
     """The memory's name and settings, such as "lstm (2 layers)"."""
     settings = to_dict(policy).get(policy.memory)
     return policy.memory + (f" ({', '.join(f'{value} {key}' for key, value in settings.items())})" if settings else "")
+
+
+def _pretrained(source: Source | None) -> str:
+    """Line on the origin of pretrained weights; "" without any."""
+    if source is None:
+        return ""
+    digest = f", SHA-256 `{source.sha256}`" if source.sha256 else ""
+    return f"- Pretrained encoder: {_plain(source.model)} of timm, weights {_plain(source.weights)}{digest}.\n"
+
+
+def _licence(source: Source | None) -> str:
+    """The licence of the policy, and that of its pretrained weights."""
+    if source is None or not source.sha256:
+        return "MIT."
+    return f"MIT; the weights of {_plain(source.model)} inside: {_plain(source.licence or 'not named by timm')}."
 
 
 def draw_comparison(runs: Mapping[str, Path], path: Path) -> None:
@@ -203,7 +222,7 @@ Research in simulation. The policy was not evaluated on a robot.
 - Images: {observations}.
 - Pose, actions, camera: {inputs}.
 - Network: {encoder} and {memory}, weights in bfloat16.
-
+{pretrained}
 ```python
 policy = batchnav.load_policy("{path}/policy.safetensors", device="auto")
 ```
@@ -233,5 +252,5 @@ Only the noise, step sizes, cameras and kinds of scenes above were evaluated.
 
 ## Licence
 
-MIT.
+{licence}
 """

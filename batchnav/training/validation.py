@@ -13,6 +13,7 @@ from batchnav.data.formats import load_episodes
 from batchnav.evaluation.play import evaluate
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
+from batchnav.policy.pretrained import weights_follow
 from batchnav.report.charts import is_plottable, load_metrics
 from batchnav.runtime.bundled import find_split
 from batchnav.runtime.distributed import Ranks
@@ -39,7 +40,8 @@ class Validation:
         played = replace(config, env=config.acting_env.for_evaluation)
         self.env = fixed_episodes(mine, played, ranks.device, len(mine))
         # A copy: the policy in training may be compiled for its own batch size, and keeps its gradients.
-        network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, config.policy)
+        with weights_follow():
+            network = ActorCritic(self.env.single_observation_space, self.env.single_action_space, config.policy)
         self.trained, self.agent = policy, PolicyAgent(network.to(ranks.device))
 
     def measure(self) -> dict[str, float]:

@@ -87,7 +87,9 @@ def main(options: Options) -> None:
             METRIC_SPECS,
         )
     write_model_card(
-        options.out, runs, results, METRIC_SPECS, trained_with(options.run / CONFIG_NAME), trained.info["frames"],
+        options.out, runs, results, METRIC_SPECS,
+        trained_with(options.run / CONFIG_NAME)._replace(pretrained=trained.network.pretrained_source),
+        trained.info["frames"],
         options.trained_on or machine(device), machine(device),
     )  # fmt: skip
     if options.record:

@@ -20,6 +20,7 @@ from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import MEMORIES
 from batchnav.policy.lstm import EpisodicLSTM
 from batchnav.policy.memory import Memory
+from batchnav.policy.pretrained import TimmEncoder
 from batchnav.policy.transformer import CausalTransformer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.sensors.camera import CameraConfig
@@ -43,6 +44,14 @@ CASES = {
     "transformer": (
         ENV,
         replace(SMALL, encoder="simple_cnn", memory="transformer", transformer=CausalTransformer.Config(window=16)),
+    ),
+    "pretrained, resized": (
+        replace(ENV, sensors=("rgb", "depth")),
+        replace(SMALL, encoder="timm:vit_tiny_patch16_224", timm=TimmEncoder.Config("random", image_size=48)),
+    ),
+    "partly trained": (
+        replace(ENV, sensors=("rgb",)),
+        replace(SMALL, encoder="timm:convnext_atto", timm=TimmEncoder.Config("random", unfreeze_last=1)),
     ),
     "without memory": (replace(ENV, sensors=("rgb", "depth")), replace(SMALL, memory="none")),
     "category and mask": (
