@@ -47,6 +47,15 @@ def test_figures_and_picture(tmp_path):
     assert (tmp_path / "train.webp").stat().st_size > 1000
 
 
+def test_a_pretrained_encoder_is_measured_alone():
+    options = dataclasses.replace(OPTIONS, policies=("timm:test_resnet",), sizes=(32,))
+    whole, policy = speed_train.main(options)
+    assert whole["share_of_encoder"] == pytest.approx(whole["value"] / whole["encoder_frames_per_second"], rel=1e-6)
+    assert "share_of_encoder" not in policy
+    with pytest.raises(ArgumentError, match="all or none with a pretrained encoder"):
+        speed_train.main(dataclasses.replace(options, policies=("tiny", "timm:test_resnet")))
+
+
 def test_the_policy_alone_sees_the_observations_that_were_recorded():
     env = speed_train.environments(OPTIONS, ALONE)(N, 16)
     learner = speed_train.make_learner(env, speed_train.make_policy(env, "tiny", OPTIONS), OPTIONS, ALONE)

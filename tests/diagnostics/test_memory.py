@@ -17,6 +17,7 @@ from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ActorCritic
 from batchnav.policy.encoder import ENCODERS, SimpleCNN
 from batchnav.policy.memory import state_tensors
+from batchnav.policy.pretrained import TimmEncoder
 from batchnav.policy.transformer import CausalTransformer
 from batchnav.procedural import make_material_library
 from batchnav.runtime.device import resolve_device
@@ -123,6 +124,23 @@ def test_every_tensor_that_stays_is_counted(resident, sensors, randomize):
     )
     gradients = sum(2 * parameter.nbytes for parameter in learner.policy.parameters())
     assert found["weights and optimiser"] == moments + gradients
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_features_of_a_pretrained_encoder_are_counted(frozen):
+    policy = dataclasses.replace(
+        RUN.policy, encoder="timm:test_resnet", timm=TimmEncoder.Config("", frozen, goals=("rgb",))
+    )  # the weights are not read
+    run = dataclasses.replace(of_env(sensors=("rgb", "depth")), policy=policy)
+    found = predict_memory(run, map_scenes(SceneSize.of, ["house:3"]), torch.device("cpu"))
+    env = PointNavEnv([load_scene("house:3")], 32, "cpu", config=run.env)
+    own = dataclasses.replace(policy, timm=TimmEncoder.Config("random", frozen, goals=("rgb",)))
+    learner = PPO(ActorCritic(env.single_observation_space, env.single_action_space, own), env, run.ppo)
+    assert found["rollout"] == sum(tensors_of(learner.rollout).values()) + learner.state.nbytes
+    sizes = [(parameter.nbytes, parameter.requires_grad) for parameter in learner.policy.parameters()]
+    assert found["weights and optimiser"] == sum(4 * size if learns else size for size, learns in sizes)
+    kept = tensors_of(next(iter(learner._features._kept.values()))) if frozen else {}
+    assert ("encoding" in found) == frozen and found.get("encoding", 0) >= sum(kept.values())
 
 
 def test_what_every_camera_sees_is_counted():

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 
 from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
-from batchnav.report.model_card import Trained, _inputs, _observations
+from batchnav.policy.pretrained import Source
+from batchnav.report.model_card import Trained, _inputs, _licence, _observations, _pretrained
 from batchnav.training.config import TrainingConfig
 from eval.publish import model_card
 
@@ -59,6 +60,15 @@ def test_weights_figures_and_curves(rooms, checkpoint, tmp_path, monkeypatch):
     assert {(r["params"]["agent"], r["metric"]) for r in recorded} == {
         (agent, metric) for agent in (out.name, "blind", "greedy") for metric in ("success", "spl", "soft_spl")
     }
+
+
+def test_a_card_names_pretrained_weights_and_their_licence():
+    source = Source("vit_small_patch14_dinov2.lvd142m", "model.safetensors", "ab12", "apache-2.0")
+    name = "vit_small_patch14_dinov2.lvd142m"
+    assert f"{name} of timm, weights model.safetensors, SHA-256 `ab12`." in _pretrained(source)
+    assert _licence(source) == f"MIT; the weights of {name} inside: apache-2.0."
+    assert "not named by timm" in _licence(source._replace(licence=""))
+    assert (_pretrained(None), _licence(None)) == ("", "MIT.")
 
 
 def test_a_card_says_what_its_agent_sees_and_is_told():
