@@ -40,6 +40,8 @@ EXPERT_STOP_RATIO = 0.985
 A policy that imitates the stop estimates the distance with an error: bfloat16 resolves 1 to 2 mm near 0.2 m. From an
 expert that stops exactly at the success distance, the policy would learn to stop slightly outside it.
 """
+NEAREST_STOP = 0.51
+"""Distance to the goal that a path straight at it reaches, in steps: half of one, and a margin for rounding and turns."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,14 @@ def make_reference_agent(name: str, env: NavEnv) -> Agent:
 def make_expert(name: str, env: NavEnv) -> Agent:
     """A reference agent to imitate, which acts on the observations and bodies of the policy's environment.
 
-    It stops within `EXPERT_STOP_RATIO` times the success distance. Errors: see `make_reference_agent`. Where the
-    policy's observations are late, the expert knows the present ones.
+    It stops within `EXPERT_STOP_RATIO` times the success distance; where odometry drifts, as near to the goal as steps
+    allow, so that errors have room. Errors: see `make_reference_agent`. Where the policy's observations are late, the
+    expert knows the present ones.
     """
-    expert = _make(name, env, env.task.target_radius * EXPERT_STOP_RATIO)
+    radius = env.task.target_radius * EXPERT_STOP_RATIO
+    if env.config.disturbances.has_drift:
+        radius = min(radius, NEAREST_STOP * env.config.body.longest_step)
+    expert = _make(name, env, radius)
     return expert if env.present_observation is env.last_observation else _PresentAgent(expert, env)
 
 

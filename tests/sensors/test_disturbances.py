@@ -246,6 +246,11 @@ def test_experts_of_late_policies_know_the_present(houses):
     assert torch.equal(*actions)
 
 
+def test_experts_stop_nearer_to_the_goal_where_odometry_drifts(houses):
+    exact, drifting = (make_expert("greedy", make(houses, **drift)) for drift in ({}, {"drift": (0.0, 0.01)}))
+    assert exact.radius == pytest.approx(0.197) and drifting.radius == pytest.approx(0.1275)
+
+
 def test_disturbed_environments_continue_from_saved_states(houses):
     options = {"drift": (0.0, 0.1), "turn_drift_deg_per_m": (0.0, 1.0), "latency": (0, 2)}
     env, other = make(houses, **options), make(houses, seed=5, **options)
