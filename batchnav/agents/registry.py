@@ -41,7 +41,7 @@ A policy that imitates the stop estimates the distance with an error: bfloat16 r
 expert that stops exactly at the success distance, the policy would learn to stop slightly outside it.
 """
 NEAREST_STOP = 0.51
-"""Distance to the goal that a path straight at it reaches, in steps: half of one, and a margin for rounding and turns."""
+"""Distance to the goal that a path straight at it reaches, in steps: half of one, and a margin for rounding."""
 
 
 @dataclass(frozen=True)
