@@ -254,7 +254,7 @@ class Backbone(nn.Module):
         x = self.prepared(image)
         if not self.is_frozen:
             return self.pooled(cast(Any, self.model).forward_features(x))
-        with contextlib.nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
+        with contextlib.nullcontext() if x.device.type == "meta" else torch.autocast(x.device.type, enabled=False):
             x = cast(Any, self.model).forward_features(x.to(next(self.model.parameters()).dtype))
             return x if self.is_split else self.pooled(x)
 
