@@ -41,7 +41,7 @@ STYLE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (
 
 MASK_COLUMNS = "goal in view", "mask predicted", "both", "precision", "recall", "pixels predicted"
 """Columns of the table of predicted masks."""
-MASK_CAPTION = f"numbers of views with at least {MASK_PIXELS} pixels; pixels: predicted where the goal is in view"
+MASK_CAPTION = f"views with at least {MASK_PIXELS} pixels; pixels: mean where the goal is in view"
 
 
 def row(benchmark: str, metric: str, samples: Any, params: dict[str, Any], device: str | torch.device) -> dict:
