@@ -423,8 +423,12 @@ def read_furniture(folder: str | Path, materials: str = "keep") -> Furniture:
     MeshError names the folder or the file: missing, no mesh, invalid `sizes.yaml`.
     """
     folder = Path(folder).absolute()
-    models, textures = _read(folder, content_of(folder))
-    return _furniture(models, textures, materials)
+    return _furniture(folder, content_of(folder), materials)
+
+
+@functools.lru_cache(maxsize=4)
+def _furniture(folder: Path, content: str, materials: str) -> Furniture:
+    return Furniture(*_read(folder, content), materials)
 
 
 @functools.lru_cache(maxsize=4)
@@ -443,17 +447,6 @@ def _read(folder: Path, content: str) -> tuple[tuple[Model, ...], tuple[Texture,
     return tuple(models), tuple(textures)
 
 
-_made: dict[tuple[int, str], Furniture] = {}
-
-
-def _furniture(models: tuple[Model, ...], textures: tuple[Texture, ...], materials: str) -> Furniture:
-    """The furniture of models, made once for each way of materials."""
-    key = id(models), materials
-    if key not in _made or _made[key].models is not models:
-        _made[key] = Furniture(models, textures, materials)
-    return _made[key]
-
-
 def _read_sizes(folder: Path) -> dict[str, dict[str, Any]]:
     file = folder / SIZES
     if not file.is_file():
@@ -466,9 +459,9 @@ def _read_sizes(folder: Path) -> dict[str, dict[str, Any]]:
         if not fnmatch.filter(names, str(pattern)):
             raise MeshError(f"{file}: {shortened(pattern)}: found no such model, expected one of {few(sorted(names))}")
         for key, value in row.items():
-            is_axis = key in ("up", "front")
-            good = value in _AXES if is_axis else isinstance(value, (int, float)) and 1e-6 < float(value) < 1e6
-            if key not in _Axes._fields or isinstance(value, bool) or not good:
+            is_axis, is_number = key in ("up", "front"), isinstance(value, (int, float)) and not isinstance(value, bool)
+            good = (isinstance(value, str) and value in _AXES) if is_axis else is_number and 1e-6 < value < 1e6
+            if key not in _Axes._fields or not good:
                 raise MeshError(
                     f"{file}: {shortened(pattern)}: found {shortened(key)}: {shortened(value)}, expected up and front "
                     f"as {', '.join(_AXES)}, and scale, width, depth or height as a number above 0"
