@@ -43,21 +43,24 @@ class SceneFamily(NamedTuple):
     """Names of the fixed PointNav episode files in `assets/episodes`, each with the split of its scenes."""
     splits: Mapping[str, range] = SPLITS
     """Seeds of training, validation and test scenes."""
-    takes_furniture: bool = False
-    """True if the maker takes models, make(seed, surface, furniture), as ids with "?furniture=FOLDER" ask for."""
+    takes_options: bool = False
+    """True if the maker takes `furniture` and `more_kinds`, as ids with "?furniture=FOLDER" and "?kinds=more" ask."""
     random_materials: bool = True
     """True if the materials of its scenes can be randomised during training (`scenes.randomize_materials`)."""
 
-    def meshes(self, seed: int, surface: bool, furniture: Furniture | None = None) -> tuple[TriangleMesh, TriangleMesh]:
-        """The mesh to bake the navmesh from, and the mesh that cameras see; `furniture`: models for some pieces."""
-        made = self.make(seed, surface) if furniture is None else self.make(seed, surface, furniture)
+    def meshes(
+        self, seed: int, surface: bool, furniture: Furniture | None = None, more_kinds: bool = False
+    ) -> tuple[TriangleMesh, TriangleMesh]:
+        """The mesh to bake the navmesh from, and the mesh that cameras see; options as in `make_house`."""
+        options = {"furniture": furniture, "more_kinds": more_kinds}
+        made = self.make(seed, surface, **{name: value for name, value in options.items() if value})
         return (made, made) if isinstance(made, TriangleMesh) else made
 
 
 FAMILIES = {
     family.name: family
     for family in (
-        SceneFamily("house", "procedural houses", make_house, {"val": "val", "test": "test"}, takes_furniture=True),
+        SceneFamily("house", "procedural houses", make_house, {"val": "val", "test": "test"}, takes_options=True),
         SceneFamily("hall", "open-plan rooms with windows", make_hall, {"hall": "val"}),
         SceneFamily("building", "corridor floors of large buildings", make_building, {"building": "val"}),
         SceneFamily("block", "floors with blocks of rooms among wide passages", make_block, {"block": "val"}),

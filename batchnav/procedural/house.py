@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from batchnav.procedural.furniture.furnish import furnish
+from batchnav.procedural.furniture.kinds import MoreKinds
 from batchnav.procedural.furniture.models import Furniture
 from batchnav.procedural.furniture.placement import Arranger
 from batchnav.procedural.materials.surface import house_surface
@@ -19,7 +20,13 @@ _STEP = 2.0**-13
 
 
 def assemble(
-    seed: int, rng: RandomStream, plan: Plan, surface: bool, reach: int = 0, furniture: Furniture | None = None
+    seed: int,
+    rng: RandomStream,
+    plan: Plan,
+    surface: bool,
+    reach: int = 0,
+    furniture: Furniture | None = None,
+    more_kinds: bool = False,
 ) -> TriangleMesh:
     """The furnished mesh of a floor plan.
 
@@ -30,12 +37,14 @@ def assemble(
         surface: True to add colours, textures, objects and categories.
         reach: distance around new furniture within which paths are checked, see `Arranger`.
         furniture: models that take places of our own pieces; None for none.
+        more_kinds: True to choose among several constructions of the other pieces.
     """
     solids = Solids(plan.detail)
     solids.things = () if furniture is None else furniture.things
     faces = wall_faces(plan.layout)
     build_shell(solids, plan.layout, faces, plan.openings)
-    furnish(rng, Arranger(solids, plan.layout, faces, plan.openings, reach, furniture))
+    replacements = MoreKinds(furniture) if more_kinds else furniture
+    furnish(rng, Arranger(solids, plan.layout, faces, plan.openings, reach, replacements))
     return finish(seed, solids, surface, furniture)
 
 
@@ -69,7 +78,9 @@ MIN_TRIANGLES, MAX_TRIANGLES = 5_000, 200_000
 """Range of a house's number of triangles."""
 
 
-def make_house(seed: int, surface: bool = False, furniture: Furniture | None = None) -> TriangleMesh:
+def make_house(
+    seed: int, surface: bool = False, furniture: Furniture | None = None, more_kinds: bool = False
+) -> TriangleMesh:
     """The furnished, closed house of a seed: 30 to 300 m2, 5 thousand to 200 thousand triangles.
 
     The same seed gives the same house, bit for bit, on every machine. The floor is at y = 0. Walls, floors and ceilings
@@ -80,11 +91,13 @@ def make_house(seed: int, surface: bool = False, furniture: Furniture | None = N
         surface: True to add a surface: colours, textures, objects and categories. The triangles are the same.
         furniture: models that take places of our own pieces; the floor plan is the same. Their triangles add to the
             house's.
+        more_kinds: True to choose among several constructions of furniture, see `furniture/kinds.py`; the floor plan
+            is the same.
 
     Raises ArgumentError for any other seed.
     """
     rng, plan = _plan(seed)
-    return assemble(int(seed), rng, plan, surface, furniture=furniture)
+    return assemble(int(seed), rng, plan, surface, furniture=furniture, more_kinds=more_kinds)
 
 
 def make_plan(seed: int) -> tuple[Layout, list[Opening]]:

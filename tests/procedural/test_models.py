@@ -13,6 +13,9 @@ from batchnav.data.episodes import scene_name
 from batchnav.data.scenes.ids import parse_scene_id, scene_ids
 from batchnav.errors import MeshError
 from batchnav.procedural import make_house, read_furniture
+from batchnav.procedural.furniture.kinds import KINDS, TELEVISIONS
+from batchnav.procedural.random_stream import RandomStream
+from batchnav.procedural.solids import Solids
 
 SEED = 26
 
@@ -115,9 +118,37 @@ def test_models_keep_their_textures_or_get_finishes_of_ours(folder):
     assert random.vertices.tobytes() == kept.vertices.tobytes()
 
 
+def test_every_kind_of_furniture_stands_in_its_place():
+    """Each construction is one of a category, on the floor, and fills the box that it is placed by."""
+    found = {"sofa": 0, "chair": 0, "bed": 0, "plant": 0, "toilet": 0}
+    for pieces in KINDS.values():
+        for piece in pieces:
+            solids, size = Solids(2), piece.size(RandomStream(3))
+            piece.build(solids, RandomStream(1), *size)
+            vertices, _ = solids.arrays()
+            low, high = vertices.min(0), vertices.max(0)
+            assert -0.01 < low[1] < 0.06 and high[1] < size[2] + 0.1, piece.build
+            assert (high[[0, 2]] < np.array(size[:2]) / 2 + 0.04).all(), piece.build
+            assert (low[[0, 2]] > -np.array(size[:2]) / 2 - 0.04).all(), piece.build
+            category = solids.record[0].category
+            fills = size[0] < 1.6 * (high[0] - low[0]) and size[1] < 1.6 * (high[2] - low[2])
+            assert fills or category == "plant", piece.build
+            found[category] += 1
+    assert all(count >= 6 for count in found.values()) and len(set(TELEVISIONS)) >= 6
+
+
+def test_houses_with_more_kinds():
+    """They are the same each time, differ from plain ones, and have more shapes of a category."""
+    more, again, plain = make_house(SEED, True, None, True), make_house(SEED, True, None, True), make_house(SEED, True)
+    assert same(more, again) and not same(more, plain)
+    (loaded,) = load_scenes([f"house:{SEED}?kinds=more"])
+    assert same(loaded.mesh, more) and same(load_scene(f"house:{SEED}").mesh, plain)
+
+
 def test_scene_ids_carry_the_folder(folder):
     ids = scene_ids([f"house:3-4,9?furniture={folder}&materials=random"])
     assert ids == [f"house:{seed}?furniture={folder}&materials=random" for seed in (3, 4, 9)]
+    assert parse_scene_id(f"house:1?furniture={folder}&kinds=more").more_kinds
     ref = parse_scene_id(ids[0])
     assert (ref.seed, ref.furniture, ref.materials) == (3, folder, "random")
     assert len({scene_name(each) for each in ids}) == 3 and "/" not in scene_name(ids[0])
@@ -125,6 +156,7 @@ def test_scene_ids_carry_the_folder(folder):
         ("house:3?", "furniture=FOLDER"), ("house:3?furnitur=a", "furniture=FOLDER"),
         ("house:3?furniture=a&furniture=b", "furniture=FOLDER"), ("house:3?materials=random", "furniture=FOLDER"),
         ("house:3?furniture=a&materials=blue", "keep or random"), ("hall:3?furniture=a", "expected none"),
+        ("house:3?kinds=less", "expected more"),
     ):  # fmt: skip
         with pytest.raises(MeshError, match=message):
             parse_scene_id(wrong)

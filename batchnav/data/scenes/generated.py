@@ -28,7 +28,7 @@ def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearan
             return _with_surface(load_prepared(file, appearance), restore)
         except MeshError:  # a damaged file is made again
             file.unlink(missing_ok=True)
-    to_bake, visible = ref.family.meshes(ref.seed, appearance, models or _models(ref))
+    to_bake, visible = ref.family.meshes(ref.seed, appearance, models or _models(ref), ref.more_kinds)
     scene = make_scene(ref.scene_id, visible, bake(to_bake, ref.scene_id, settings or NavMeshSettings()))
     scene = scene._replace(navmesh_origin="family")
     kept = _with_surface(scene, functools.partial(replace_textures, further=textures))
@@ -58,9 +58,9 @@ def _with_surface(scene: Scene, change: Callable[[Surface], Surface]) -> Scene:
 def _cache_files(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> list[Path]:
     """Files of the cache that may hold the scene; the last is where a new one is written.
 
-    A file's name is FAMILY_SEED.scene; with other settings than the defaults it also has a hash of them, and with
-    furniture a hash of the folder's content. A scene made without `appearance` is FAMILY_SEED_bare.scene: its surface
-    takes half of the time to make a scene.
+    A file's name is FAMILY_SEED.scene; with other settings than the defaults it also has a hash of them, with furniture
+    a hash of the folder's content, and with more kinds the word "more". A scene made without `appearance` is
+    FAMILY_SEED_bare.scene: its surface takes half of the time to make a scene.
     """
     settings = settings or NavMeshSettings()
     is_default = settings == NavMeshSettings()
@@ -68,5 +68,7 @@ def _cache_files(ref: GeneratedRef, settings: NavMeshSettings | None, appearance
     if ref.furniture is not None:
         content = f"{content_of(ref.furniture.absolute())} {ref.materials}"
         tag += f"_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    if ref.more_kinds:
+        tag += "_more"
     stem, folder = f"{ref.family.name}_{ref.seed}{tag}", versioned_cache_folder("houses", __name__)
     return [folder / f"{stem}{end}{SUFFIX}" for end in ([""] if appearance else ["", "_bare"])]

@@ -5,6 +5,7 @@ A scene id is one of
     FAMILY:SEED                               a procedural scene, as "house:7"; `procedural/__init__.py` lists families
     FAMILY:SEED?furniture=FOLDER              the same with models of a folder for furniture; "&materials=random" gives
                                               these the finishes of ours
+    FAMILY:SEED?kinds=more                    the same with more constructions of our furniture; also with "&furniture="
     NAME.scene_dataset_config.json:SCENE      a scene of a dataset that the config describes
     PREFIX:ANYTHING                           a scene of a source in `SCENE_SOURCES`
     PATH                                      a mesh file, a prepared scene, a file whose suffix is in `SCENE_SOURCES`,
@@ -54,6 +55,8 @@ class GeneratedRef:
     """Folder of models that take places of the furniture; None for none."""
     materials: str = MATERIALS[0]
     """Materials of these models, one of `MATERIALS`."""
+    more_kinds: bool = False
+    """True for more constructions of our own furniture."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,8 @@ def parse_scene_id(scene_id: str) -> SceneRef:
                 f"scene {scene_id!r}: found seed {seed!r}, expected a whole number, as in '{family}:7'; "
                 f"lists of scenes take several seeds, as in '{family}:0-3,7'"
             )
-        furniture = _furniture(scene_id, FAMILIES[family], options) if mark else {}
-        return GeneratedRef(scene_id, FAMILIES[family], _seed(seed, scene_id), **furniture)
+        more = _options(scene_id, FAMILIES[family], options) if mark else {}
+        return GeneratedRef(scene_id, FAMILIES[family], _seed(seed, scene_id), **more)
     config, marker, name = scene_id.rpartition(f"{DATASET_CONFIG}:")
     if marker:
         return DatasetRef(scene_id, Path(config + DATASET_CONFIG), name)
@@ -114,24 +117,26 @@ def parse_scene_id(scene_id: str) -> SceneRef:
     return FileRef(scene_id, SCENE_SOURCES.get(Path(scene_id).suffix.lower()))
 
 
-def _furniture(scene_id: str, family: SceneFamily, options: str) -> dict[str, Any]:
+def _options(scene_id: str, family: SceneFamily, options: str) -> dict[str, Any]:
     """Fields of a `GeneratedRef` from the options of a scene id. MeshError for others."""
     words = [word.partition("=")[::2] for word in options.split("&")]
     given = dict(words)
-    known = {"furniture", "materials"}
-    if not family.takes_furniture:
+    if not family.takes_options:
         raise MeshError(f"scene {shortened(scene_id)}: found options, expected none for the family {family.name!r}")
-    if len(given) < len(words) or not set(given) <= known or not given.get("furniture"):
+    named = set(given) - {"materials"} if "furniture" in given else set(given)
+    if len(given) < len(words) or not named or not named <= {"furniture", "kinds"} or not all(given.values()):
         raise MeshError(
-            f"scene {shortened(scene_id)}: found options {shortened(options)}, expected furniture=FOLDER, and "
-            f"&materials={'|'.join(MATERIALS)} where wanted"
+            f"scene {shortened(scene_id)}: found options {shortened(options)}, expected furniture=FOLDER, with "
+            f"materials={'|'.join(MATERIALS)}, or kinds=more, joined by '&'"
         )
-    materials = given.get("materials", MATERIALS[0])
+    materials, folder = given.get("materials", MATERIALS[0]), given.get("furniture")
+    if given.get("kinds", "more") != "more":
+        raise MeshError(f"scene {shortened(scene_id)}: kinds: found {shortened(given['kinds'])}, expected more")
     if materials not in MATERIALS:
         raise MeshError(
             f"scene {shortened(scene_id)}: materials: found {shortened(materials)}, expected {' or '.join(MATERIALS)}"
         )
-    return {"furniture": Path(given["furniture"]), "materials": materials}
+    return {"furniture": folder and Path(folder), "materials": materials, "more_kinds": "kinds" in given}
 
 
 def _seed(digits: str, name: str) -> int:
