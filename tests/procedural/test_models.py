@@ -1,6 +1,7 @@
 """Houses with furniture of a user's folder: placement, materials, the cache, and the check of the folder."""
 
 import os
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -120,21 +121,21 @@ def test_models_keep_their_textures_or_get_finishes_of_ours(folder):
 
 def test_every_kind_of_furniture_stands_in_its_place():
     """Each construction is one of a category, on the floor, and fills the box that it is placed by."""
-    found = {"sofa": 0, "chair": 0, "bed": 0, "plant": 0, "toilet": 0}
+    found = Counter()
     for pieces in KINDS.values():
         for piece in pieces:
             solids, size = Solids(2), piece.size(RandomStream(3))
             piece.build(solids, RandomStream(1), *size)
             vertices, _ = solids.arrays()
             low, high = vertices.min(0), vertices.max(0)
-            assert -0.01 < low[1] < 0.06 and high[1] < size[2] + 0.1, piece.build
+            assert -0.02 < low[1] < 0.06 and high[1] < size[2] + 0.6, piece.build  # things on tables are higher
             assert (high[[0, 2]] < np.array(size[:2]) / 2 + 0.04).all(), piece.build
             assert (low[[0, 2]] > -np.array(size[:2]) / 2 - 0.04).all(), piece.build
             category = solids.record[0].category
             fills = size[0] < 1.6 * (high[0] - low[0]) and size[1] < 1.6 * (high[2] - low[2])
-            assert fills or category == "plant", piece.build
+            assert fills or category in ("plant", "lighting"), piece.build
             found[category] += 1
-    assert all(count >= 6 for count in found.values()) and len(set(TELEVISIONS)) >= 6
+    assert min(found.values()) >= 6 and len(found) == 13 and len(set(TELEVISIONS)) >= 6
 
 
 def test_houses_with_more_kinds():

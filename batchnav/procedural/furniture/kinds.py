@@ -12,6 +12,7 @@ import itertools
 import numpy as np
 
 from batchnav.procedural.furniture import decor, kitchen, living
+from batchnav.procedural.furniture.household import BOARDS, HOUSEHOLD
 from batchnav.procedural.furniture.placement import Piece, Replacements
 from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import Solids, circle, makes
@@ -610,7 +611,7 @@ def set_with_speakers(s: Solids, rng: RandomStream, w: float, d: float, h: float
 
 TELEVISIONS = (living.television, tube_tv, footed_tv, curved_tv, wall_tv, set_with_speakers)
 """Builders of televisions on a board."""
-KINDS: dict[Piece, tuple[Piece, ...]] = {
+KINDS: dict[Piece, tuple[Piece, ...]] = HOUSEHOLD | {
     living.SOFA: (
         living.SOFA,
         Piece(chesterfield, (1.6, 2.4), (0.85, 1.0), (0.7, 0.82), front=0.6),
@@ -686,7 +687,8 @@ class MoreKinds:
         if found is not piece:
             return found
         if piece is living.DINING_SET:
-            build = functools.partial(living.dining_set, seat=rng.pick(KINDS[living.CHAIR]))
+            board, seat = rng.pick((None, *BOARDS)), rng.pick(KINDS[living.CHAIR])
+            build = functools.partial(living.dining_set, board=board, seat=seat)
             return Piece(build, piece.width, piece.depth, piece.height)
         if piece is living.DESK:
             build = functools.partial(living.desk, seat=rng.pick(KINDS[living.OFFICE_CHAIR]))
