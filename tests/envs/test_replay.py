@@ -158,6 +158,7 @@ OPTIONS = [
     {"sensors": ("depth", "rgb", "semantic", "gps", "compass"), "final_observation": True},
     {"sensors": ("depth",), "depth_noise": 1.0, "actuation_noise": 1.0, "output": "numpy"},
     {"sensors": ("depth", "waypoint", "ego_map"), "copy": False},
+    {"sensors": ("depth", "waypoint"), "drift": (0.0, 0.1), "latency": (0, 2), "localisation": True},
     {"autoreset_mode": "NEXT_STEP"},
     {"autoreset_mode": "DISABLED", "output": "numpy", "copy": False},
     {"control": "velocity", "sensors": ()},

@@ -22,6 +22,10 @@ SMALL = {"height": 16, "width": 16}
 POLICY = policy_config(base_width=4, visual_size=8, hidden_size=8, layers=1, embedding_size=4)
 IMAGENAV = {"task": "imagenav", "sensors": ("rgb", "depth", "normals"), "rgb_noise": "gaussian", "max_steps": 9}
 MAPPED = {"sensors": ("depth", "waypoint"), "max_steps": 9, "depth_noise": 1.0}
+DISTURBED = {
+    "sensors": ("depth", "waypoint"), "max_steps": 9, "drift": (0.0, 0.1), "turn_drift_deg_per_m": (0.0, 1.0),
+    "latency": (0, 2), "localisation": True,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +100,11 @@ def test_images_are_not_saved(houses, options, stored):
     assert set(state["own"]["obs"]) == stored and not {name for name in images_in(state) if not name.startswith("map_")}
 
 
+def test_runs_with_drift_and_latency_continue(houses):
+    state = continues(lambda seed: make(houses, seed, **DISTURBED), 4)
+    assert set(state["own"]["obs"]) == {"waypoint"} and "late_depth" in state["own"]["env"]
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_images_of_goals_with_former_materials_are_rendered_again(houses, library, streamed):
     """Episodes outlast changes of the materials. Goal images continue to show those of the episode's start."""
@@ -133,9 +142,10 @@ def test_a_state_that_holds_all_observations_is_loaded_as_it_is(houses):
     assert all((rows[-1] == 3).all() for rows in resumed.rollout.obs.values())
 
 
-def test_observing_again_changes_nothing(houses):
+@pytest.mark.parametrize("options", [MAPPED, DISTURBED])
+def test_observing_again_changes_nothing(houses, options):
     """Two environments act alike, though one of them observes again before every step."""
-    env, plain = (make(houses, **MAPPED) for _ in range(2))
+    env, plain = (make(houses, **options) for _ in range(2))
     env.reset()
     plain.reset()
     moves = torch.randint(1, 4, (20, N), generator=torch.Generator().manual_seed(0))
