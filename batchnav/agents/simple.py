@@ -38,6 +38,7 @@ class ForwardAgent:
     def __init__(self, env: NavEnv, radius: float | None = None):
         self.radius = env.task.target_radius if radius is None else radius
         self._position, self._goal = env.frame.odometry.position, env.task.goal_position
+        self._category = env.task.goal_category
 
     def reset(self, num_envs: int) -> None:
         """Do nothing: the agent keeps no state."""
@@ -50,12 +51,17 @@ class ForwardAgent:
         return torch.where(self.distance(observations) < self.radius, STOP, actions)
 
     def distance(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Distance to the goal in space, f32 [N], metres; 0 at the goal's place: the path has no length."""
-        in_plane = observations[GOAL_SENSOR][:, 0]
-        if self._goal is None:
-            return in_plane
-        in_space = torch.hypot(in_plane, (self._goal - self._position)[:, 1])
-        return torch.where(in_plane < float(SAME_PLACE), 0.0, in_space)
+        """Distance to the goal in space, f32 [N], metres; 0 at the goal's place: the path has no length.
+
+        Infinite where the goal is an object, for which the goal sensor is 0.
+        """
+        distance = in_plane = observations[GOAL_SENSOR][:, 0]
+        if self._goal is not None:
+            in_space = torch.hypot(in_plane, (self._goal - self._position)[:, 1])
+            distance = torch.where(in_plane < float(SAME_PLACE), 0.0, in_space)
+        if self._category is not None:
+            distance = distance.masked_fill(self._category >= 0, torch.inf)
+        return distance
 
     def move(self, observations: dict[str, torch.Tensor], n: int, device: torch.device) -> torch.Tensor:
         """Actions outside the stopping radius, i64 [N]."""

@@ -336,7 +336,7 @@ def import_data(
     """Make prepared scenes from your own scans, ROS maps, Gazebo worlds, Habitat's files or ProcTHOR houses.
 
     Args:
-        source: mesh file, map.yaml, folder, .world or .sdf, Habitat config (stage, scene instance or dataset), or
+        source: mesh file, map.yaml, folder, Gazebo world (SDF), Habitat config (stage, scene instance or dataset), or
             .json(l)(.gz) of houses.
         out: folder for the prepared scenes and their navmeshes.
         up: axis of mesh files that points up; auto: y for your own files, Habitat's convention for datasets.
@@ -353,7 +353,7 @@ def import_data(
         agent_height: height of the body that navmeshes are baked for, metres; default: 1.5.
     """
     check_file(source, MeshError)
-    from batchnav.data.gazebo import SUFFIXES
+    from batchnav.data.gazebo import is_world
     from batchnav.data.procthor import import_houses
     from batchnav.data.scenes.asset import frame_of
     from batchnav.data.scenes.datasets import find_sources
@@ -365,7 +365,7 @@ def import_data(
         sources, unknown = import_houses(source, sizes or source.with_name("asset_bbox.json"), out)
         for line in str(unknown).splitlines():
             show(line)
-    elif source.suffix.lower() in SUFFIXES:
+    elif is_world(source):
         sources = [_import_world(source, models, out)]
     else:
         sources = find_sources(source, split, frame_of(up))
@@ -448,7 +448,7 @@ def validate_data(paths: Positional[tuple[Path, ...]], /, split: str = "train", 
     """
     check_given("paths", paths, "scenes, navmeshes, episode files or folders")
     for path in paths:
-        check_file(path, MeshError)
+        check_file(path, MeshError, "a .navmesh, an episode file (.json.gz), a .scene, a mesh, a config, or a folder")
     from batchnav.data.validate import validate
 
     broken = False

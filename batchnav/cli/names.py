@@ -29,11 +29,14 @@ def check_episodes(name: str | Path | None) -> None:
         find_episodes(name)
 
 
-def check_file(path: Path, error: type[BatchnavError]) -> None:
-    """Raise `error` where nothing has the path."""
+def check_file(path: Path, error: type[BatchnavError], expected: str = "the path of a file or folder") -> None:
+    """Raise `error` where nothing has the path; for a scene id it names what is `expected` instead."""
     try:
         as_path(path).stat()
     except OSError as problem:
+        word, colon, _ = str(path).partition(":")
+        if colon and len(word) > 1 and word.isidentifier():  # one letter is a drive of Windows
+            raise error(f"{path}: found a scene id, expected {expected}") from problem
         raise error(f"{path}: cannot be read ({problem.strerror})") from problem
 
 

@@ -26,6 +26,7 @@ from batchnav.data.files import read_xml
 from batchnav.data.scenes.asset import Asset, Part
 from batchnav.data.scenes.source import merge_meshes
 from batchnav.errors import MeshError, printable, shortened
+from batchnav.scene.mesh import SUFFIXES as MESH_SUFFIXES
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.surface import PLAIN
 from batchnav.types import Material, Surface, TriangleMesh
@@ -392,6 +393,26 @@ _NOT_FOUND = "is not found"
 """End of the reason of a missing model or file."""
 _HINT = f"name folders of models by --models or {VARIABLES[0]}"
 """What to do about a missing model."""
+
+
+_PREFACE = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>]*>)*", re.DOTALL)
+"""What may precede the root of an XML file."""
+_START = 65_536
+"""Bytes of a file among which its root is searched."""
+
+
+def is_world(path: Path) -> bool:
+    """True for a world: a file with one of the SUFFIXES, or another file with an SDF root, such as `house.model`."""
+    suffix = path.suffix.lower()
+    if suffix in SUFFIXES or suffix in MESH_SUFFIXES or not path.is_file():
+        return suffix in SUFFIXES
+    try:
+        with path.open("rb") as file:
+            start = file.read(_START)
+    except OSError:
+        return False
+    preface = _PREFACE.match(start)
+    return re.match(rb"<sdf[\s>]", start[preface.end() :] if preface else start) is not None
 
 
 class LeftOut(NamedTuple):

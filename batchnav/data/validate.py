@@ -8,6 +8,7 @@ from pathlib import Path
 from batchnav.data.episodes import Episode, group_by_scene, in_scene_frames
 from batchnav.data.files import SCENES_DIR
 from batchnav.data.formats import EpisodeDataset, is_episode_file, load_episodes
+from batchnav.data.gazebo import is_world
 from batchnav.data.goals import GOALS
 from batchnav.data.play import load_played_scenes, success_distance_of
 from batchnav.data.scenes.checks import Finding, check_mesh, check_navmesh, scene_findings
@@ -42,7 +43,7 @@ def validate(path: Path, split: str = "train", scenes_dir: Path = SCENES_DIR) ->
             yield from _check_episode_file(load_episodes(path), scenes_dir)
         elif path.suffix == SUFFIX:
             yield from scene_findings(load_prepared(path), str(path))
-        elif path.suffix in SCENE_SOURCES:
+        elif path.suffix in SCENE_SOURCES or is_world(path):
             yield from scene_findings(load_scene(path), str(path))
         elif path.is_dir() and (prepared := prepared_in(path)):
             for file in prepared:

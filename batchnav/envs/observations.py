@@ -48,7 +48,8 @@ class MapSensor:
             changes = TASKS[config.task_name].changes_goals
             mask = GoalCategorySensor(config.camera) if changes else GoalMaskSensor(config.camera, config.goal_mask)
         lidar = lidar_sensor(config.lidar) if config.map.map_sensor == LIDAR else None
-        return MapObservation(self.name, names, config.depth, config.map, config.body, mask, lidar)
+        bodies = not config.world.is_empty
+        return MapObservation(self.name, names, config.depth, config.map, config.body, mask, lidar, bodies)
 
     @staticmethod
     def reads(config: NavConfig) -> tuple[str, ...]:

@@ -382,7 +382,8 @@ def export_policy(
 def check_packages() -> None:
     """MissingPackageError without the packages of the extra `export`, or with a PyTorch that is too old."""
     if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
-        raise MissingPackageError(f"export: found no package {missing[0]}, expected it: {install_command('export')}")
+        names, command = " and ".join(missing), install_command("export", *missing)
+        raise MissingPackageError(f"export: found no package {names}, expected it: {command}")
     if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
         expected = ".".join(map(str, OLDEST_TORCH))
         raise MissingPackageError(f"export: found PyTorch {torch.__version__}, expected {expected} or later")

@@ -212,10 +212,10 @@ def eye_of(i, cameras, width):
 
 
 @inline_function
-def pixel_point(i, row, column, depth, eye, parameters):
-    """Class of the point that a pixel sees, and its offset from the camera along world X and Z, metres.
+def pixel_offset(i, row, column, depth, eye):
+    """Height above the ground of the point that a pixel sees, and its offset along world X and Z, metres.
 
-    `eye`: the camera's axes, half the side of a pixel at distance 1, and the camera's height above the ground, metres.
+    `eye`: as in `pixel_point`.
     """
     _, height, width = depth.shape
     metres, (axes, scale, camera_height) = depth[i, row, column], eye
@@ -223,10 +223,27 @@ def pixel_point(i, row, column, depth, eye, parameters):
     up = np.float32(height - 1 - 2 * row) * scale * metres
     (rx, _, rz), (ux, uy, uz), (fx, fy, fz) = axes
     level = camera_height + up * uy + metres * fy
+    return level, right * rx + up * ux + metres * fx, right * rz + up * uz + metres * fz
+
+
+@inline_function
+def pixel_point(i, row, column, depth, eye, parameters):
+    """Class of the point that a pixel sees, and its offset from the camera along world X and Z, metres.
+
+    `eye`: the camera's axes, half the side of a pixel at distance 1, and the camera's height above the ground, metres.
+    """
+    metres = depth[i, row, column]
+    level, dx, dz = pixel_offset(i, row, column, depth, eye)
+    return point_class(metres, level, parameters), dx, dz
+
+
+@inline_function
+def point_class(metres, level, parameters):
+    """Class of a point at a height above the ground: nothing, ground or obstacle."""
     kind = _NOTHING
     if metres > _ZERO and metres < parameters.max_depth and level < parameters.agent_height:
         kind = _OBSTACLE if level > parameters.max_climb else _GROUND
-    return kind, right * rx + up * ux + metres * fx, right * rz + up * uz + metres * fz
+    return kind
 
 
 @inline_function

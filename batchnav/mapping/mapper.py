@@ -22,7 +22,7 @@ from numba import prange
 from batchnav.geometry.pose import half_width
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.integrate import FULL_TURN, begin_scan, integrate_depth, integrate_motion, mark_traversed
-from batchnav.mapping.moving import free_cells
+from batchnav.mapping.moving import MAX_NOTE, MovingState, free_cells
 from batchnav.mapping.predictor import MAX_PREDICTED_COST, OccupancyPredictor, TrackedBodies
 from batchnav.mapping.shortest_path import (
     SHARED_COUNTERS,
@@ -259,7 +259,7 @@ class Mapper:
         self._schedule = Schedule.empty(n, device)
         self._run: tuple[Cameras, Callable[[torch.Tensor], None]] | None = None
         self._freeing: tuple[Cameras, Callable[[torch.Tensor], None]] | None = None
-        self._left = torch.zeros(n, dtype=torch.int32, device=device)
+        self._moving: MovingState | None = None
 
     @staticmethod
     def arrays(
@@ -290,7 +290,9 @@ class Mapper:
         """Live tensors to save for resuming, by name. Tensors of disabled features are left out."""
         left_out = set() if self._predictor else {"predicted_at", "dirty", "predicted_cost"}
         left_out |= set() if self._parameters.scan_angle > 0 else {"remaining_scan"}
-        return {f"map_{name}": tensor for name, tensor in self.map_state._asdict().items() if name not in left_out}
+        kept = {f"map_{name}": tensor for name, tensor in self.map_state._asdict().items() if name not in left_out}
+        bodies = {} if self._moving is None else {"map_notes": self._moving.notes, "map_images": self._moving.clock}
+        return kept | bodies
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -299,6 +301,7 @@ class Mapper:
             "map_path": (0, CELLS - 1), "map_path_length": (0, MAX_PATH_CELLS),
             "map_predicted_cost": (0, MAX_PREDICTED_COST), "map_remaining_scan": (0.0, float(FULL_TURN)),
             "map_predicted_at": (1 - PREDICTION_INTERVAL, torch.iinfo(torch.int32).max),
+            "map_notes": (0, MAX_NOTE), "map_images": (0, torch.iinfo(torch.int32).max),
         }  # fmt: skip
 
     def update(self, depth: torch.Tensor, cameras: Cameras) -> None:
@@ -311,11 +314,20 @@ class Mapper:
         if self._predictor is not None:
             self._predictor.date_changes(self.map_state, self._bodies)
 
+    def keep_bodies(self) -> MovingState:
+        """What the maps keep of moving bodies; from the first call on it is part of `state`."""
+        if self._moving is None:
+            self._moving = MovingState.empty(len(self.map_state.episode), self.map_state.episode.device)
+        return self._moving
+
     def free_cells(self, depth: torch.Tensor, cameras: Cameras) -> None:
         """Free the cells that moving bodies left (`mapping.moving`). Call before `update`, with its arguments."""
         if self._freeing is None or self._freeing[0] is not cameras:
             read = view(depth), self._poses(cameras), self._agents, self._parameters
-            run = free_cells.bind(len(depth), *read, view(self._left), view(self.map_state), live=(0,))
+            n, _, width = depth.shape
+            moving = self.keep_bodies()
+            moving = moving._replace(bins=moving.bins.new_zeros(len(moving.bins), width))
+            run = free_cells.bind(n, *read, view(self.map_state), view(moving), live=(0,))
             self._freeing = cameras, run
         self._freeing[1](depth)
 

@@ -25,6 +25,7 @@ from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
 from batchnav.mapping.mapper import MappedBodyConfig, Mapper
 from batchnav.mapping.memory import MemoryMapper
+from batchnav.mapping.moving import MovingState
 from batchnav.mapping.predictor import memory_needed
 from batchnav.mapping.scans import ScanMapper
 from batchnav.mapping.search import GoalMap
@@ -60,6 +61,7 @@ class MapObservation(ObservationSource):
         mask: sensor of the goal's pixels, or of all categories, for agents that search for one object or for several;
             None: the goal is a point, or none.
         lidar: sensor whose scans the map is made of; None: the depth images of the main camera.
+        with_bodies: True in worlds with moving bodies, which `memory` counts.
     """
 
     def __init__(
@@ -71,9 +73,11 @@ class MapObservation(ObservationSource):
         body: MappedBodyConfig,
         mask: GoalMaskSensor | GoalCategorySensor | None = None,
         lidar: RangeSensor | None = None,
+        with_bodies: bool = False,
     ):
         self.spec, self._depth, self._config, self._body = MAP_SPECS[name], depth, config, body
         self._with_ego_map, self._mask, self._lidar = EGO_MAP in names, mask, lidar
+        self._with_bodies = with_bodies
         goal = frozenset({"relative_goal"})
         self.requires = Requirements(MAIN, max_depth=depth.max_depth, map=True, goal=goal)
         if lidar is not None:
@@ -95,12 +99,14 @@ class MapObservation(ObservationSource):
                 *GoalMap.empty(num_envs, meta),
                 torch.zeros(num_envs, pixels, dtype=self._mask.spec.dtype, device=meta),
             )
-        size = sum(tensor.nbytes for tensor in (*state, *search, *images, *goals))
+        bodies = MovingState.empty(num_envs, meta) if self._with_bodies and self._lidar is None else ()
+        size = sum(tensor.nbytes for tensor in (*state, *search, *images, *goals, *bodies))
         own = {} if self._mask is None else self._mask.memory(num_envs, device)
         return {MAPPER: size + (memory_needed(num_envs, device) if with_predictor else 0), **own}
 
     def bind(self, frame: Frame) -> None:
         """Make the mapper of a frame, or share an existing one. ConfigError for "waypoint" without a goal."""
+        self._frame = frame
         if self._mask is not None:
             self._mask.bind(frame)
             self.mapper: Mapper = frame.resource(MAPPER, lambda: self._make_search(frame))
@@ -141,6 +147,8 @@ class MapObservation(ObservationSource):
     @property
     def state(self) -> Mapping[str, torch.Tensor]:
         """Live tensors of the map, by name."""
+        if self._lidar is None and self._frame.seen is not None:
+            self.mapper.keep_bodies()
         return {**self.mapper.state, **({} if self._mask is None else self._mask.state)}
 
     @property

@@ -16,7 +16,7 @@ import torch
 
 from batchnav.mapping.integrate import mark_explored
 from batchnav.mapping.mapper import Mapper, begin_map
-from batchnav.mapping.moving import LEFT, NEAR, deflate, is_forgettable, replace_left
+from batchnav.mapping.moving import LEFT, deflate, is_forgettable, replace_left
 from batchnav.mapping.state import (
     INFLATED,
     SIDE,
@@ -42,7 +42,7 @@ from batchnav.sensors.sensor import Cameras
 
 _LEVEL = np.float32(0.02)
 """Greatest vertical part of the direction of a horizontal beam."""
-_ZERO, _ONE, _NEAR = np.float32(0.0), np.int32(1), np.float32(NEAR)
+_ZERO, _ONE, _NEAR = np.float32(0.0), np.int32(1), np.float32(0.25)
 
 
 class ScanMapper(Mapper):
@@ -56,7 +56,9 @@ class ScanMapper(Mapper):
     def __init__(self, lidar: RangeSensor, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self._lidar = lidar
-        self._no_depth = torch.zeros(len(self._left), 0, 0, dtype=torch.float32, device=self._left.device)
+        episode = self.map_state.episode
+        self._left = torch.zeros_like(episode)
+        self._no_depth = torch.zeros(len(episode), 0, 0, dtype=torch.float32, device=episode.device)
         self._integrate: tuple[tuple[Cameras, bool], Callable[[torch.Tensor], None]] | None = None
 
     def scan(self, ranges: torch.Tensor, cameras: Cameras, moving: bool) -> None:

@@ -153,8 +153,8 @@ def names_of(found: Iterable[str]) -> tuple[str, ...]:
 # How to install the optional packages of an extra, from a checkout and from a wheel
 
 
-def install_command(extra: str) -> str:
-    """A pip command for the packages of an extra of `pyproject.toml`, such as "viewer".
+def install_command(extra: str, *packages: str) -> str:
+    """A pip command for the packages of an extra of `pyproject.toml`, such as "viewer", or for some of them.
 
     It names the packages themselves, so it needs neither the checkout nor an index that has batchnav, and leaves the
     installation of batchnav as it is.
@@ -165,6 +165,9 @@ def install_command(extra: str) -> str:
         lines = []
     pattern = re.compile(rf"""^(.*?)\s*;.*\bextra == ['"]{re.escape(extra)}['"]""")
     found = [match.group(1) for match in map(pattern.match, lines) if match]
+    if packages:
+        listed = {re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in found}
+        found = [listed.get(name, name) for name in packages]
     return "pip install " + (" ".join(f"'{name}'" for name in found) or f"-e '.[{extra}]' in the checkout")
 
 
@@ -177,10 +180,13 @@ def shortest_install(extra: str) -> str:
 
 
 @contextlib.contextmanager
-def needs_extra(extra: str, what: str) -> Iterator[None]:
-    """Context of imports: a failed one raises MissingPackageError, which says what to install for `what`."""
+def needs_extra(extra: str, what: str, package: str) -> Iterator[None]:
+    """Context of imports from a package of an extra: a failed one raises MissingPackageError.
+
+    The error says how to install the package, for `what`.
+    """
     try:
         yield
     except ImportError as error:
-        found = f"{what}: found {str(error)!r}"
-        raise MissingPackageError(f"{found}, expected the package: {install_command(extra)}", name=error.name) from None
+        found, command = f"{what}: found {str(error)!r}", install_command(extra, package)
+        raise MissingPackageError(f"{found}, expected the package {package}: {command}", name=error.name) from None

@@ -79,7 +79,12 @@ def test_help_and_version_do_not_import_heavy_packages(option, imported):
         ("view --episodes nope", "nope: no such file or episode file, expected"),
         ("view nope.glb", "scene 'nope.glb': found no such file here"),
         ("data validate nope.json.gz", "nope.json.gz: cannot be read"),
+        (
+            "data validate house:3",
+            "house:3: found a scene id, expected a .navmesh, an episode file (.json.gz), a .scene",
+        ),
         ("data import nope.glb --out out", "nope.glb: cannot be read"),
+        ("data import house:3 --out out", "house:3: found a scene id, expected the path of a file or folder"),
         ("data prepare nope", "scene 'nope': found no such file here"),
         ("data make-episodes nope.glb --out e.json.gz", "scene 'nope.glb': found no such file here"),
         ("data export nope --out house.glb", "scene 'nope': found no such file here"),

@@ -69,6 +69,21 @@ def around(centre, size):
 PLANE = "<visual name='v'><geometry><plane><size>100 100</size></plane></geometry></visual>"
 
 
+def test_a_world_is_known_by_its_content(tmp_path, capsys):
+    body = model("ground_plane", link(PLANE)) + model("wall", link(box("4 0.2 2", "<pose>0 0 1 0 0 0</pose>")))
+    plain, named = write_world(tmp_path / "plain.world", body), tmp_path / "house.model"
+    declaration, rest = plain.read_text().split("\n", 1)
+    named.write_text(f"\ufeff{declaration}\n<!-- <robot> -->\n{rest}", encoding="utf-8")
+    scene = batchnav.load_scene(named)
+    np.testing.assert_array_equal(scene.mesh.vertices, batchnav.load_scene(plain).mesh.vertices)
+    main(["data", "validate", str(named)])
+    assert str(named) in capsys.readouterr().out
+    other = tmp_path / "other.model"
+    other.write_text("<robot name='sdf'/>")
+    with pytest.raises(MeshError, match=r"found suffix '\.model', expected one of "):
+        batchnav.load_scene(other)
+
+
 def test_poses_add_up(tmp_path):
     """A model turned to the left, a link in front of it, a visual to its left: (x, y) = R (1, 2) + (10, 20)."""
     visual = box("0.2 0.4 0.6", "<pose>0 2 0.5 0 0 0</pose>")

@@ -214,7 +214,10 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
 
 def test_without_the_exporters_packages_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingPackageError, match="export: found no package onnx, expected it: pip install"):
+    with pytest.raises(
+        MissingPackageError,
+        match=r"found no package onnx and onnxscript, expected it: pip install 'onnx>=[\d.]+' 'onnxscript>=[\d.]+'$",
+    ):
         export_policy(policy(NavConfig(), replace(SMALL, encoder="simple_cnn")), tmp_path / "policy.onnx")
     assert not list(tmp_path.iterdir())
 

@@ -1,5 +1,8 @@
 """Moving bodies on the map, and maps of LiDAR scans: cells that people leave are free again, obstacles stay."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -11,8 +14,9 @@ from numba import typeof
 from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
-from batchnav.mapping.moving import free_cells
+from batchnav.mapping.moving import MovingState, free_cells
 from batchnav.mapping.scans import integrate_scan
+from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.types import CYLINDER
 
@@ -61,6 +65,42 @@ def test_a_person_who_leaves_is_no_wall(device, options):
     expected = map_codes(env)
     np.testing.assert_array_equal(left[0] >= 2, expected[0] >= 2)  # the walls alone
     np.testing.assert_array_equal(left[0] == 1, expected[0] == 1)  # and the cells next to them
+
+
+def test_a_person_close_to_the_camera_and_one_behind_the_agent_are_no_walls(device):
+    """The camera sees the ground from 1.25 m on. The cells at 0.8 m become free since the person was tall there."""
+    env = room_env(device, **DEPTH_MAP)
+    bodies = made(device, position=np.tile(np.float32([[[0, 0, 3.0]]]), (N, 1, 1)))
+    env.show_bodies(bodies)
+    env.mapper.reset()
+    for z, seen_at in ((3.0, None), (-0.8, -0.8), (3.0, None), (-2.0, -2.0)):
+        bodies.position[:, :, 2] = z
+        env.observe()
+        assert occupied_at(env, 0, -0.8) == 0 or seen_at == -0.8
+        assert seen_at is None or occupied_at(env, 0, seen_at) >= 2
+    env.sim.bodies.heading.fill_(math.pi)  # the place was free before, and is behind the agent now
+    for _ in range(2):
+        env.observe()
+    assert occupied_at(env, 0, -2.0) >= 2
+    for _ in range(10):
+        env.observe()
+    assert occupied_at(env, 0, -2.0) == 0
+
+
+def test_an_obstacle_at_the_border_of_the_image_stays(device):
+    """An agent that turns to and fro in front of a room's corners does not free parts of the walls."""
+    env = room_env(device, n=8, **DEPTH_MAP)
+    env.show_bodies(made(device, position=np.zeros((8, 1, 3)), count=0))
+    env.mapper.reset()
+    env.sim.bodies.heading.copy_(torch.linspace(0.0, 5.5, 8))
+    env.sim.bodies.position[:, 0], env.sim.bodies.position[:, 2] = 1.2, -1.7
+    seen = []
+    for turn in (0.0, 0.35, 0.7, 0.35, 0.0):
+        env.sim.bodies.heading.copy_(torch.linspace(0.0, 5.5, 8) + turn)
+        env.observe()
+        seen.append(map_codes(env)[0] >= 2)
+    for before, after in itertools.pairwise(seen):
+        assert not (before & ~after).any()
 
 
 def test_without_bodies_a_map_keeps_what_it_saw(device):
@@ -120,8 +160,15 @@ def test_settings_that_contradict_a_map_of_scans_are_refused():
         NavEnv([scene], 1, "cpu", task="objectnav", sensors=("ego_map",), map_sensor="lidar")
 
 
-def test_agents_with_maps_of_scans_resume(device):
-    options = {"sensors": ("lidar", "waypoint"), "map_sensor": "lidar", "range_noise": 0.02}
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sensors": ("lidar", "waypoint"), "map_sensor": "lidar", "range_noise": 0.02},
+        {"sensors": ("depth", "waypoint")},
+    ],
+    ids=["lidar", "depth"],
+)
+def test_agents_with_maps_resume_among_people(device, options):
     envs = [NavEnv(SceneBank.pack([room_scene()], device), N, seed=3, **options) for _ in range(2)]
     first, second = envs
     first.reset()
@@ -129,7 +176,8 @@ def test_agents_with_maps_of_scans_resume(device):
     bodies = made(device, position=np.tile(np.float32([[[0, 0, -2.0]]]), (N, 1, 1)), shape=CYLINDER)
     for env in envs:
         env.show_bodies(bodies)
-    first.step(actions)
+    for _ in range(3):
+        first.step(actions)
     second.reset()
     second.load_state_dict(first.state_dict())
     observed = [env.step(actions)[0] for env in envs]
@@ -140,7 +188,8 @@ def test_kernels_compile_for_the_gpu_without_float64(compile_ptx):
     given, left = kernel_arguments(), np.zeros(1, np.int32)
     depth, table = np.zeros((1, 8, 8), np.float32), np.zeros((1, 8, 3), np.float32)
     read = *(given[name] for name in ("cameras", "agents")), given["parameters"]
-    found = compile_ptx(free_cells, *map(typeof, (depth, *read, left, given["state"])))
+    moving = view(MovingState.empty(1, torch.device("cpu"))._replace(bins=torch.zeros(3, 8, dtype=torch.int32)))
+    found = compile_ptx(free_cells, *map(typeof, (depth, *read, given["state"], moving)))
     assert ".f64" not in found and "bar.sync" in found
     arguments = depth, table, *read[:2], True, read[2], np.float32(9.0), left, given["state"]
     assert ".f64" not in compile_ptx(integrate_scan, *map(typeof, arguments))

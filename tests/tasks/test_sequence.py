@@ -166,6 +166,17 @@ def test_sampled_sequences_ask_for_every_category_once(device):
     assert torch.equal(env.task.state.category, 1 - first)
 
 
+@pytest.mark.parametrize("name", ["forward", "random"])
+def test_agents_without_a_map_walk_where_goals_are_objects(name):
+    """The goal sensor is 0 for an object: that is no arrival."""
+    options = {"categories": CATEGORIES, "sensors": (), "subtasks": (2, 2), "goals": ("point", "category")}
+    env = NavEnv([object_room()], 16, "cpu", task="sequence", **options)
+    agent, (observation, _) = make_reference_agent(name, env), env.reset()
+    agent.reset(16)
+    assert (observation["pointgoal"] == 0).all()
+    assert (agent.act(observation, torch.ones(16, dtype=torch.bool)) != STOP).all()
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_shortest_path_follower_finds_all_goals(device):
     env = NavEnv(

@@ -13,6 +13,8 @@ Episodes are sampled on islands of radius 1.5 m or more only, as in Habitat.
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import torch
 
@@ -24,6 +26,7 @@ from batchnav.runtime.console import number_of
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
 
+_log = logging.getLogger(__name__)
 RULES = ("all", "largest", "indoor")
 _POINTS = 64
 """Number of points per island from which rays look up."""
@@ -48,12 +51,18 @@ def check_rule(rule: str) -> str:
 
 
 def select_islands(scene: Scene, rule: str) -> Scene:
-    """The scene with the islands of a rule only; the others are not walkable. ArgumentError for an unknown rule."""
-    return apply_rule(scene, rule)[0]
+    """The scene with the islands of a rule only; the others are not walkable. ArgumentError for an unknown rule.
+
+    Logs playable islands that are left out, and an open one that is kept.
+    """
+    scene, lines = apply_rule(scene, rule, 'islands="{}"')
+    for line in lines:
+        _log.warning("%s: %s", scene.name, line)
+    return scene
 
 
-def apply_rule(scene: Scene, rule: str) -> tuple[Scene, list[str]]:
-    """`select_islands`, and lines for a user: playable islands that are left out, and an open one that is kept."""
+def apply_rule(scene: Scene, rule: str, option: str = "`--islands {}`") -> tuple[Scene, list[str]]:
+    """`select_islands` without a log, and its lines for a user. `option`: how a user writes a rule, as a format."""
     found = list_islands(scene.navmesh.data)
     covered = ceiling_above(scene) if check_rule(rule) == "indoor" and found else np.zeros(0)
     kept = _kept(scene, found, covered, rule)
@@ -61,13 +70,13 @@ def apply_rule(scene: Scene, rule: str) -> tuple[Scene, list[str]]:
     if out:
         count, area = number_of(len(out), "island"), sum(island.area for island in out)
         names = ", ".join(map(str, out))
-        lines.append(f"left out {count} of {area:.1f} m²: {names}; `--islands all` keeps every island")
+        lines.append(f"left out {count} of {area:.1f} m²: {names}; {option.format('all')} keeps every island")
     if len(covered):
         largest, inside = max(found, key=lambda island: island.area), _largest_indoors(found, covered)
         if inside and largest.number in kept and covered[largest.number] < _OPEN:
             lines.append(
                 f"kept {largest}, the largest, which has no ceiling above; "
-                f"`--islands {inside.number}` keeps {inside} alone"
+                f"{option.format(inside.number)} keeps {inside} alone"
             )
     if len(kept) == len(found):
         return scene, lines

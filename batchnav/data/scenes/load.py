@@ -7,6 +7,7 @@ A scene id is parsed once (`ids.py`); the loader of a `SceneRef` is found here. 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import logging
@@ -43,6 +44,7 @@ from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNE
 from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.scene.axes import Up
 from batchnav.scene.images import AppearanceConfig
+from batchnav.scene.mesh import SUFFIXES as MESH_SUFFIXES
 from batchnav.scene.scene import Scene, for_body, is_baked_for, is_same_body, make_scene, say_body, with_rebaked
 
 _log = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ def load_scene(
             - a mesh file, which an up-to-date NAME.scene in the same folder replaces, since it loads faster. A `.glb`
               below a folder `scene_datasets` is +Z up, like Habitat's stages; any other mesh file is +Y up;
             - a prepared scene (`.scene`, made by `batchnav data prepare`);
-            - a Gazebo world (`.world`, `.sdf`), as `batchnav data import` reads it;
+            - a Gazebo world (`.world`, `.sdf`, or another suffix with an SDF root), as `batchnav data import` reads it;
             - "FAMILY:SEED", a procedural scene such as "house:3"; `procedural/__init__.py` lists the families;
             - "CONFIG:NAME", a scene of the dataset that a `*.scene_dataset_config.json` file describes;
             - a name of a source in `batchnav.data.scenes.ids.SCENE_SOURCES`.
@@ -227,12 +229,22 @@ def _load(
 def _loader(ref: SceneRef, scenes_dir: Path | None, islands: str, **how: Any) -> Loader:
     """The loader of a scene with the options of `load_scene`; `how`: those of mesh files alone."""
     check_rule(islands)
+    ref = _known_world(ref, scenes_dir)
     if isinstance(ref, FileRef) and not ref.is_prepared and ref.load is None:
         return _file(ref, scenes_dir, functools.partial(SceneSource.adjusted, islands=islands, **how))
     if how["up"] != "auto" or how["scale"] != 1.0 or how["flip"] or how["two_sided"]:
         raise ArgumentError(f"up, scale, flip, two_sided: found one of them for {ref.scene_id!r}, expected a mesh file")
     load = _resolve(ref, scenes_dir)
     return lambda settings, appearance: select_islands(load(settings, appearance), islands)
+
+
+def _known_world(ref: SceneRef, scenes_dir: Path | None) -> SceneRef:
+    """The reference itself; that of a file which is a Gazebo world by its content has its loader."""
+    if not isinstance(ref, FileRef) or ref.load is not None or ref.path.suffix.lower() in (SUFFIX, *MESH_SUFFIXES):
+        return ref
+    file, _ = (ref.path, False) if scenes_dir is None else _existing(ref.path, scenes_dir)
+    is_world = file is not None and importlib.import_module("batchnav.data.gazebo").is_world(file)
+    return dataclasses.replace(ref, load=_load_world) if is_world else ref
 
 
 def _resolve(ref: SceneRef, scenes_dir: Path | None) -> Loader:

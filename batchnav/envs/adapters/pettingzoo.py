@@ -14,7 +14,7 @@ from batchnav.errors import ArgumentError
 from batchnav.runtime.imports import needs_extra
 from batchnav.sim.bodies import ACTION_SIZE, STOP
 
-with needs_extra("adapters", "adapter to PettingZoo"):
+with needs_extra("adapters", "adapter to PettingZoo", "pettingzoo"):
     from pettingzoo import ParallelEnv
 
 

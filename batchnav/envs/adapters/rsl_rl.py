@@ -14,7 +14,7 @@ from batchnav.runtime.conversion import check_torch
 from batchnav.runtime.imports import needs_extra
 from batchnav.types import VecEnv
 
-with needs_extra("adapters", "adapter to rsl_rl"):
+with needs_extra("adapters", "adapter to rsl_rl", "rsl-rl-lib"):
     from rsl_rl.env import VecEnv as RslRlVecEnv
     from rsl_rl.modules.distribution import Distribution
     from tensordict import TensorDict

@@ -12,7 +12,7 @@ from batchnav.runtime.conversion import check_torch
 from batchnav.runtime.imports import needs_extra
 from batchnav.types import VecEnv
 
-with needs_extra("adapters", "adapter to skrl"):
+with needs_extra("adapters", "adapter to skrl", "skrl"):
     from skrl.envs.wrappers.torch import Wrapper
     from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 

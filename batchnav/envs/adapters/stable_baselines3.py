@@ -17,7 +17,7 @@ from batchnav.runtime.conversion import check_torch
 from batchnav.runtime.imports import needs_extra
 from batchnav.types import VecEnv
 
-with needs_extra("adapters", "adapter to Stable-Baselines3"):
+with needs_extra("adapters", "adapter to Stable-Baselines3", "stable-baselines3"):
     from stable_baselines3.common import vec_env
     from stable_baselines3.common.monitor import Monitor
 

@@ -13,7 +13,7 @@ from batchnav.runtime.conversion import check_torch
 from batchnav.runtime.imports import needs_extra
 from batchnav.types import VecEnv
 
-with needs_extra("adapters", "adapter to TorchRL"):
+with needs_extra("adapters", "adapter to TorchRL", "torchrl"):
     from tensordict import TensorDict, TensorDictBase
     from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
     from torchrl.envs import EnvBase

@@ -131,7 +131,7 @@ def _receive(driver: Driver, now: float, topic: str, message: Any) -> None:
 def _typestore() -> Any:
     """Definitions of ROS 2's messages. MissingPackageError without rosbags."""
     if importlib.util.find_spec("rosbags") is None:
-        raise MissingPackageError(f"bag: found no package rosbags, expected it: {install_command('ros2')}")
+        raise MissingPackageError(f"bag: found no package rosbags, expected it: {install_command('ros2', 'rosbags')}")
     from rosbags.typesys import Stores, get_typestore
 
     return get_typestore(Stores.ROS2_HUMBLE)
