@@ -16,6 +16,7 @@ Environments without moving bodies do not launch this kernel: their maps keep ev
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -47,8 +48,7 @@ _HALF_CELL = np.float32(0.6)
 _NEAREST = np.float32(0.1)
 """Distance ahead of the camera from which on points and cells are judged, metres."""
 _NOTHING_SEEN = np.int32(2**30)
-_MILLIMETRES = np.float32(1000.0)
-_HALF = np.float32(0.5)
+_MILLIMETRES, _HALF = np.float32(1000.0), np.float32(0.5)
 NUM_ROWS = 3
 _OBSTACLE, _SIGHT, _GROUND = (np.int32(row) for row in range(NUM_ROWS))
 """Rows of `MovingState.bins`."""
@@ -60,7 +60,8 @@ _UNIT, _PHASES, _MEMORY = np.int32(4), np.int32(15), np.int32(2)
 """Steps of a phase; phases after which they repeat; phases without sight after which the cell of a body is free."""
 _NOT_KNOWN, _KNOWN_FREE, _BODY, _TALL = (np.int32(note) for note in (0, 1, 2, 128))
 """Values of `MovingState.notes`."""
-MAX_NOTE = int(_TALL)
+MAX_NOTE = 128
+"""Highest value of `MovingState.notes`."""
 
 
 class MovingState(NamedTuple):
@@ -131,7 +132,7 @@ def _bin(across, ahead, scale, bins):
 
 
 @lean_function
-def _see(lane, lanes, i, depth, eye, now, cameras, parameters, state, moving_out):
+def _see(lane, lanes, i, depth, eye, now, cameras, state, parameters, moving_out):
     """Fill the bins of agent i from its image, and note obstacles. The lanes share the pixels."""
     _, height, width = depth.shape
     ((rx, _, rz), _, _), scale, camera_height = eye
@@ -143,7 +144,7 @@ def _see(lane, lanes, i, depth, eye, now, cameras, parameters, state, moving_out
         ahead, across = dx * rz - dz * rx, dx * rx + dz * rz
         if not (metres > np.float32(0.0) and level < parameters.agent_height and ahead > _NEAREST):
             continue
-        place = np.int32(np.floor(_bin(across, ahead, scale, bins)))
+        place = np.int32(math.floor(_bin(across, ahead, scale, bins)))
         if place < 0 or place >= bins:
             continue
         distance, kind = np.int32(ahead * _MILLIMETRES), point_class(metres, level, parameters)
@@ -261,7 +262,7 @@ def free_cells(lane, lanes, i, depth, cameras, agents, parameters, state_out, mo
     sync_lanes()
     if lane == 0:
         moving_out.clock[i] += _ONE
-    _see(lane, lanes, i, depth, eye, now, cameras, parameters, state_out, moving_out)
+    _see(lane, lanes, i, depth, eye, now, cameras, state_out, parameters, moving_out)
     sync_lanes()
     _mark_left(lane, lanes, i, eye, now, cameras, state_out, moving_out)
     sync_lanes()

@@ -42,7 +42,9 @@ from batchnav.sensors.sensor import Cameras
 
 _LEVEL = np.float32(0.02)
 """Greatest vertical part of the direction of a horizontal beam."""
-_ZERO, _ONE, _NEAR = np.float32(0.0), np.int32(1), np.float32(0.25)
+_NEAR = np.float32(0.25)
+"""Length of a beam before its hit that frees no cell, metres."""
+_ZERO, _ONE = np.float32(0.0), np.int32(1)
 
 
 class ScanMapper(Mapper):
