@@ -334,7 +334,7 @@ def import_timm() -> Any:
     timm imports torchvision. Where torchvision was built for another PyTorch, as PyPI's is beside a PyTorch without
     CUDA, its import fails for lack of compiled operators, none of which timm's models use: their names are declared.
     """
-    with needs_extra("vision", "encoder timm:NAME, of the extra 'vision'"):
+    with needs_extra("vision", "encoder timm:NAME, of the extra 'vision'", "timm"):
         try:
             importlib.import_module("torchvision")
         except RuntimeError as error:
