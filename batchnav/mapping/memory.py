@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from batchnav.mapping.integrate import eye_of, pixel_point
-from batchnav.mapping.search import GOAL_CELLS, HITS, KIND, NONE, STOP
+from batchnav.mapping.search import GOAL_CELLS, HITS, KIND, LIKELY, NONE, STOP
 from batchnav.mapping.search_mapper import SearchMapper
 from batchnav.mapping.state import CELLS, cell_of
 from batchnav.runtime.kernels.arrays import view
@@ -154,7 +154,7 @@ class MemoryMapper(SearchMapper):
         """
         self._recall()
         mask = (numbers[:, 0] == (self._category + 1).view(-1, 1, 1)) & (numbers[:, 0] > 0)
-        self.search(depth, mask.view(torch.uint8), cameras)
+        self.search(depth, mask.view(torch.uint8).mul_(int(LIKELY)), cameras)
         if self._remembering is None or self._remembering[0] is not cameras:
             read = view(self._category), self._poses(cameras), view(self.map_state), self._parameters
             run = remember.bind(len(depth), view(depth), view(numbers), *read, view(self.seen), live=(0, 1))
