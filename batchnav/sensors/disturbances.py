@@ -36,7 +36,7 @@ _ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 class DisturbanceConfig:
     """Ranges of disturbances, for training policies that tolerate them: each episode samples its own, uniformly.
 
-    Evaluation has none, except those of `batchnav evaluate --robustness`.
+    Evaluation leaves those of the training out; `batchnav evaluate` sets its own by `--env.disturbances`.
     """
 
     drift: tuple[float, ...] = bounded((0.0, 0.0), 0.0, 0.5)
