@@ -61,13 +61,13 @@ def record(name: str, rows: list[dict], append: bool = False) -> None:
         append_rows(name, rows)
 
 
-def append_rows(name: str, rows: list[dict]) -> None:
-    """Append rows to eval/results/NAME.jsonl, stamped with driver, versions, commit and date."""
+def append_rows(name: str, rows: list[dict], folder: Path | None = None) -> None:
+    """Append rows to NAME.jsonl in a folder, by default eval/results, with driver, versions, commit and date."""
     stamp = {
         "driver": driver(), "versions": versions(), "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }  # fmt: skip
-    path = RESULTS / f"{name}.jsonl"
+    path = (folder or RESULTS) / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps({**r, **stamp}) + "\n" for r in rows)

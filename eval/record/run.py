@@ -1,16 +1,18 @@
-"""The record: seconds from an empty folder to a policy of a given SPL.
+"""The record: seconds from an empty folder to a policy that reaches a bar, such as SPL 0.80.
 
     python eval/record/run.py pointnav_depth_080                    # three seeds, kernels compiled before
     python eval/record/run.py pointnav_depth_080 --empty-cache      # with an empty cache: compiling is part of the time
-    python eval/record/run.py pointnav_depth_080 --record           # append rows and the curve to eval/results
+    python eval/record/run.py pointnav_depth_080 --record           # append the rows to eval/results/record.jsonl too
+    CUDA_VISIBLE_DEVICES=1 python eval/record/run.py pointnav_depth_080 --seeds 2    # a seed on another card
 
 An entry of `entries.yaml` is a sequence of trainings, each from the weights of the one before it. The clock runs from
 the start of the first process to the end of the last one, which has saved its weights: imports, generation of scenes
 and recording of graphs are part of the time. Before it, each stage trains for one update in one house, so that kernels
 are compiled, unless the cache is to be empty.
 
-Then the policy of each seed plays the 200 episodes of `val`, and 3,072 other episodes in unseen houses. The entry holds
-if the mean SPL of the seeds on `val` is at least its bar. docs/benchmarks/record.md has rules and results.
+Then the policy of each seed plays the 200 episodes of `val`, and 3,072 other episodes in unseen houses. A seed is a row
+of OUT/record.jsonl, written when it ends, with its curve in training. The entry holds if the means of the seeds on
+`val` reach its bars; a seed that misses them is a row too. docs/benchmarks/record.md has rules and results.
 """
 
 from __future__ import annotations
@@ -18,18 +20,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
-import matplotlib.pyplot as plt
 import numpy as np
 import tyro
 
@@ -37,13 +36,15 @@ from batchnav.cli.console import run
 from batchnav.config import from_dict, read_yaml
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.report.charts import load_metrics, series
-from batchnav.report.results import RESULTS, record, row, save_chart
+from batchnav.report.results import RESULTS, append_rows, print_table, row
 from batchnav.runtime.device import resolve_device
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = Path(__file__).with_name("entries.yaml")
 OTHER = "house:60000-60095", 32
 """Houses of the other unseen episodes, and episodes in each."""
+POINTS = 200
+"""Points of a curve in a row: means over equal parts of its time."""
 
 
 @dataclass(frozen=True)
@@ -66,84 +67,103 @@ class Stage:
 
 @dataclass(frozen=True)
 class Entry:
-    """A sequence of trainings, and the bar that they have to reach."""
+    """A sequence of trainings, and the bars that they have to reach."""
 
     title: str
     """What the record is for."""
-    spl: float
-    """Least mean SPL on `val`."""
+    bars: dict[str, float]
+    """Least mean of each metric on `val`, the headline metric last."""
     stages: tuple[Stage, ...] = field(default_factory=tuple)
     """Trainings, in their order."""
     task: str = "pointnav"
     """Task, whose `val` is played."""
 
-
-class Curve(NamedTuple):
-    """SPL of the training episodes of a seed, against seconds of the clock."""
-
-    seconds: np.ndarray
-    spl: np.ndarray
+    @property
+    def metric(self) -> str:
+        """The headline metric, whose curve is kept."""
+        return list(self.bars)[-1]
 
 
 @dataclass(frozen=True)
 class Options:
-    """Entry, seeds and where the runs go."""
+    """Entries, seeds and where the runs go."""
 
-    entry: tyro.conf.Positional[str]
-    """Name of an entry of entries.yaml."""
+    names: tyro.conf.Positional[tuple[str, ...]]
+    """Names of entries."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds, a run each."""
     out: Path = Path("runs/record")
-    """Folder for the runs; each entry gets an empty subfolder."""
+    """Folder for record.jsonl and for the runs, each in an empty subfolder."""
+    entries: Path = ENTRIES
+    """File of entries."""
     device: str = "auto"
     """Device: cuda, cpu, or auto for a GPU if there is one."""
     empty_cache: bool = False
     """Begin each seed with an empty cache of kernels and scenes."""
+    other: bool = True
+    """Play the other unseen episodes too."""
     record: bool = False
-    """Append rows to eval/results/record.jsonl, and write the curves to eval/results/record_ENTRY.webp."""
+    """Append the rows to eval/results/record.jsonl too."""
 
 
 def main(options: Options) -> None:
     """Time the trainings of every seed, evaluate them, print and record the results."""
-    entries = load_entries()
-    if options.entry not in entries:
-        raise ArgumentError(f"entry: found {options.entry!r}, expected one of {', '.join(entries)}")
-    entry, folder = entries[options.entry], options.out.resolve() / options.entry
-    if folder.exists():
-        raise ArgumentError(f"{folder}: found a folder, expected none, so that the record begins empty")
+    entries, out = load_entries(options.entries), options.out.resolve()
+    for name in options.names:
+        if name not in entries:
+            raise ArgumentError(f"entry: found {name!r}, expected one of {', '.join(entries)}")
+        for seed in options.seeds:
+            if (folder := out / name / f"seed_{seed}").exists():
+                raise ArgumentError(f"{folder}: found a folder, expected none, so that the record begins empty")
+    for name in options.names:
+        measure(name, entries[name], options, out)
+
+
+def load_entries(path: Path = ENTRIES) -> dict[str, Entry]:
+    """Entries by name."""
+    return {name: from_dict(Entry, values, f"{path}: {name}.") for name, values in read_yaml(path).items()}
+
+
+def measure(name: str, entry: Entry, options: Options, out: Path) -> None:
+    """Time and evaluate every seed of an entry, and print whether the means reach its bars."""
     device = resolve_device(options.device)
-    other = other_episodes(entry, folder)
+    files = {"val": None, **({"other": other_episodes(entry, out)} if options.other else {})}
     if not options.empty_cache:
         with tempfile.TemporaryDirectory() as place:
             train(entry, Path(place), 0, device.type, warm=True)
-    rows, curves = [], {}
+    rows = []
     for seed in options.seeds:
-        seconds, policy, curves[seed] = timed(entry, folder / f"seed_{seed}", seed, device.type, options.empty_cache)
-        found = {"val": evaluated(policy, entry, "val"), "other": evaluated(policy, entry, str(other))}
-        params = {"entry": options.entry, "seed": seed, "empty_cache": options.empty_cache}
+        seconds, policy, curve = timed(entry, out / name / f"seed_{seed}", seed, device.type, options.empty_cache)
+        params = {"entry": name, "seed": seed, "empty_cache": options.empty_cache}
         params |= {"frames": sum(stage.frames for stage in entry.stages)}
-        params |= {f"{split}_{metric}": value for split, each in found.items() for metric, value in each.items()}
-        rows.append(row("record", "seconds", seconds, params, device))
-    record("record", rows, append=options.record)
-    plot(entry, curves, folder / "curve.webp")
-    if options.record:
-        shutil.copy(folder / "curve.webp", RESULTS / f"record_{options.entry}.webp")
-    mean = {split: float(np.mean([each["params"][f"{split}_spl"] for each in rows])) for split in ("val", "other")}
-    seconds, reached = np.mean([each["value"] for each in rows]), "reached" if mean["val"] >= entry.spl else "missed"
-    print(f"{entry.title}: {seconds:.0f} s; mean SPL {mean['val']:.3f} on val, {mean['other']:.3f} on other episodes")
-    print(f"the bar of {entry.spl:g} is {reached}")
+        for split, values in evaluated(entry, policy, files).items():
+            params |= {f"{split}_{metric}": value for metric, value in values.items()}
+        rows.append({**row("record", "seconds", seconds, params, device), "curve": curve})
+        append_rows("record", rows[-1:], out)
+        if options.record:
+            append_rows("record", rows[-1:], RESULTS)
+    print_table("record", rows)
+    print(verdict(entry, rows))
 
 
-def load_entries() -> dict[str, Entry]:
-    """Entries by name."""
-    return {name: from_dict(Entry, values) for name, values in read_yaml(ENTRIES).items()}
+def verdict(entry: Entry, rows: list[dict]) -> str:
+    """The seeds' means on `val` beside the bars, and whether they reach them."""
+    lines = [f"{entry.title}: {np.mean([each['value'] for each in rows]):.0f} s, seeds: {len(rows)}"]
+    for metric, bar in entry.bars.items():
+        mean = float(np.mean([each["params"][f"val_{metric}"] for each in rows]))
+        lines.append(f"{metric} {mean:.3f} on val: {'reaches' if mean >= bar else 'misses'} the bar of {bar:g}")
+    return "\n".join(lines)
 
 
-def batchnav(*words: str, **environment: str) -> None:
-    """Run a command of batchnav, which shows its progress. BatchnavError if it fails."""
+def start(*words: str, **environment: str) -> tuple[list[str], subprocess.Popen]:
+    """Start a command of batchnav, which shows its progress."""
     command = [sys.executable, "-m", "batchnav", *words]
-    status = subprocess.run(command, cwd=ROOT, env=os.environ | environment).returncode
-    if status:
+    return command, subprocess.Popen(command, cwd=ROOT, env=os.environ | environment)
+
+
+def finish(command: list[str], process: subprocess.Popen) -> None:
+    """Wait for a command. BatchnavError if it fails."""
+    if status := process.wait():
         raise BatchnavError(f"{shlex.join(command)}: found exit status {status}, expected 0")
 
 
@@ -152,68 +172,63 @@ def train(entry: Entry, folder: Path, seed: int, device: str, warm: bool = False
     before, ends = None, []
     for number, stage in enumerate(entry.stages):
         words = stage.command(folder / str(number), seed, device, before)
-        batchnav(
-            *words, *(("--scenes.houses", "1", f"--{stage.algorithm}.total-frames", "1") if warm else ()), **environment
-        )
+        short = ("--scenes.houses", "1", f"--{stage.algorithm}.total-frames", "1") if warm else ()
+        finish(*start(*words, *short, **environment))
         before = folder / str(number)
         ends.append(time.perf_counter())
     return ends
 
 
-def timed(entry: Entry, folder: Path, seed: int, device: str, empty: bool) -> tuple[float, Path, Curve]:
-    """Seconds of all stages, the last one's folder, and SPL in training against seconds."""
+def timed(entry: Entry, folder: Path, seed: int, device: str, empty: bool) -> tuple[float, Path, dict]:
+    """Seconds of all stages, the last one's folder, and the curve of the headline metric in training."""
     with ExitStack() as stack:
         environment = {}
         if empty:
             place = stack.enter_context(tempfile.TemporaryDirectory())
             environment = {name: f"{place}/{name}" for name in ("BATCHNAV_CACHE", "TORCHINDUCTOR_CACHE_DIR")}
-        start = time.perf_counter()
+        begin = time.perf_counter()
         ends = train(entry, folder, seed, device, **environment)
-    seconds, spl = [], []
+    parts = []
     for number, end in enumerate(ends):
         rows, _ = load_metrics(folder / str(number) / "metrics.jsonl")
-        x, y = series(rows, "spl", "seconds")
-        seconds.append(x + (end - start - rows[-1]["seconds"]))
-        spl.append(y)
-    return ends[-1] - start, folder / str(len(ends) - 1), Curve(np.concatenate(seconds), np.concatenate(spl))
+        x, y = series(rows, entry.metric, "seconds")
+        parts.append((x + (end - begin - rows[-1]["seconds"]), y))
+    return ends[-1] - begin, folder / str(len(ends) - 1), curve_of(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def other_episodes(entry: Entry, folder: Path) -> Path:
-    """The file of the other unseen episodes."""
+def curve_of(seconds: np.ndarray, values: np.ndarray) -> dict[str, list[float]]:
+    """A curve of at most POINTS points: "seconds" and "values", means over equal parts of the time."""
+    if not len(seconds):
+        return {"seconds": [], "values": []}
+    part = np.minimum((seconds / seconds[-1] * POINTS).astype(int), POINTS - 1)
+    groups = [part == number for number in np.unique(part)]
+    means = lambda of: [round(float(of[group].mean()), 4) for group in groups]  # noqa: E731
+    return {"seconds": means(seconds), "values": means(values)}
+
+
+def other_episodes(entry: Entry, out: Path) -> Path:
+    """The file of the other unseen episodes of the entry's task."""
     houses, per_scene = OTHER
-    path = folder / "other.json.gz"
-    path.parent.mkdir(parents=True)
-    batchnav("data", "make-episodes", houses, "--task", entry.task, "--per-scene", str(per_scene), "--out", str(path))
+    path = out / f"other_{entry.task}.json.gz"
+    if not path.exists():
+        words = houses, "--task", entry.task, "--per-scene", str(per_scene), "--out", str(path)
+        finish(*start("data", "make-episodes", *words))
     return path
 
 
-def evaluated(policy: Path, entry: Entry, split: str) -> dict[str, float]:
-    """Success rate and SPL of a policy on a split or on a file of episodes."""
-    out = policy / ("val" if split == "val" else "other")
-    batchnav(
-        "evaluate", str(policy), *(("--split", "val") if split == "val" else ("--episodes", split)), "--out", str(out)
-    )
-    overall = json.loads(next(out.rglob("results*.json")).read_text(encoding="utf-8"))["overall"]
-    return {metric: round(overall[metric]["mean"], 4) for metric in ("success", "spl")}
-
-
-def plot(entry: Entry, curves: Mapping[int, Curve], path: Path) -> None:
-    """Plot SPL in training against seconds, a line for each seed."""
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for seed, curve in curves.items():
-        axes.plot(curve.seconds, curve.spl, label=f"seed {seed}")
-    axes.axhline(entry.spl, color="#888888", linewidth=0.8)
-    axes.set(
-        title=entry.title,
-        xlabel="seconds since the start",
-        ylabel="SPL of training episodes",
-        xlim=(0, None),
-        ylim=(0, 1),
-    )
-    axes.grid(color="#E5E5E5", linewidth=0.7)
-    axes.legend()
-    save_chart(figure, path)
-    plt.close(figure)
+def evaluated(entry: Entry, policy: Path, files: dict[str, Path | None]) -> dict[str, dict[str, float]]:
+    """Means of the entry's metrics on `val` and on files of episodes, which are played at the same time."""
+    running = []
+    for split, path in files.items():
+        words = ("--episodes", str(path), "--num-envs", "1024") if path else ("--split", split)
+        running.append(start("evaluate", str(policy), *words, "--out", str(policy / split)))
+    for command, process in running:
+        finish(command, process)
+    found = {}
+    for split in files:
+        overall = json.loads(next((policy / split).rglob("results*.json")).read_text(encoding="utf-8"))["overall"]
+        found[split] = {metric: round(overall[metric]["mean"], 4) for metric in entry.bars}
+    return found
 
 
 if __name__ == "__main__":
