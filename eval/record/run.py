@@ -8,7 +8,7 @@
 An entry of `entries.yaml` is a sequence of trainings, each from the weights of the one before it. The clock runs from
 the start of the first process to the end of the last one, which has saved its weights: imports, generation of scenes
 and recording of graphs are part of the time. Before it, each stage trains for one update in one house, so that kernels
-are compiled, unless the cache is to be empty.
+are compiled, unless the cache is to be empty. Each seed has a cache of scenes of its own.
 
 Then the policy of each seed plays the 200 episodes of `val`, and 3,072 other episodes in unseen houses. A seed is a row
 of OUT/record.jsonl, written when it ends, with its curve in training. The entry holds if the means of the seeds on
@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -37,6 +36,7 @@ from batchnav.config import from_dict, read_yaml
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.report.charts import load_metrics, series
 from batchnav.report.results import RESULTS, append_rows, print_table, row
+from batchnav.runtime.cache import cache_folder
 from batchnav.runtime.device import resolve_device
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,11 +181,12 @@ def train(entry: Entry, folder: Path, seed: int, device: str, warm: bool = False
 
 def timed(entry: Entry, folder: Path, seed: int, device: str, empty: bool) -> tuple[float, Path, dict]:
     """Seconds of all stages, the last one's folder, and the curve of the headline metric in training."""
-    with ExitStack() as stack:
-        environment = {}
+    with tempfile.TemporaryDirectory() as place:
+        environment = {"BATCHNAV_CACHE": place}
         if empty:
-            place = stack.enter_context(tempfile.TemporaryDirectory())
-            environment = {name: f"{place}/{name}" for name in ("BATCHNAV_CACHE", "TORCHINDUCTOR_CACHE_DIR")}
+            environment["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/inductor"
+        else:  # kernels alone: scenes are generated for each seed
+            (Path(place) / "kernels").symlink_to(cache_folder().resolve() / "kernels")
         begin = time.perf_counter()
         ends = train(entry, folder, seed, device, **environment)
     parts = []
