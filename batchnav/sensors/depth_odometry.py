@@ -1,10 +1,11 @@
 """Depth odometry: corrects estimated poses by aligning each depth image with the one before.
 
 Method: projective data association and point-to-plane residuals (Chen and Medioni 1992; Newcombe et al. 2011,
-"KinectFusion"), minimised over x, z and heading by Gauss-Newton steps with Cauchy weights. The pose of odometry is
-start and prior: where nothing in view limits the motion, as along a corridor, it stays. Images that do not agree after
-the alignment, such as those of a noisy camera, correct nothing. Turns in place are not corrected: the error of odometry
-grows with the distance travelled.
+"KinectFusion"), minimised over x, z and heading by Gauss-Newton steps with Cauchy weights. Only pixels of planes count,
+where inverse depth is linear in the image: at creases and edges, differences of depths give no surface's normal. The
+pose of odometry is start and prior: where nothing in view limits the motion, as along a corridor, it stays. Images that
+do not agree after the alignment, such as those of a noisy camera, correct nothing. Turns in place are not corrected:
+the error of odometry grows with the distance travelled.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ ITERATIONS = 4
 """Gauss-Newton steps."""
 SAMPLES = 32
 """Pixels along a side of the image that are aligned, at least; larger images are sampled."""
-_ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
+_ZERO, _ONE, _TWO, _HALF = np.float32(0.0), np.float32(1.0), np.float32(2.0), np.float32(0.5)
 _MOVED = np.float32(1e-3)
 """Shortest motion that is corrected, metres."""
-_SAME_SURFACE = np.float32(0.2)
-"""Largest difference of the depths of neighbouring pixels on one surface, relative to their depth."""
-_LARGEST, _TYPICAL = np.float32(0.15), np.float32(0.01)
+_FLAT = np.float32(0.002)
+"""Largest second difference of inverse depths of neighbouring pixels, relative to the pixel's: zero on a plane."""
+_LARGEST, _TYPICAL = np.float32(0.15), np.float32(0.003)
 """Residuals above which a pixel is left out, and above which its weight falls, metres."""
 _AGREES = np.float32(3e-3)
 """Mean residual of aligned images up to which they correct the pose, metres."""
@@ -108,9 +109,13 @@ def _surface(i, row, column, before, axes, half):
     """Offset from the camera and unit normal of a surface at a pixel of the image before; zeros without a surface."""
     height, width = np.int32(before.depth.shape[1]), np.int32(before.depth.shape[2])
     none = (_ZERO, _ZERO, _ZERO)
-    d, right, below = before.depth[i, row, column], before.depth[i, row, column + 1], before.depth[i, row + 1, column]
-    most = _SAME_SURFACE * d
-    if d <= _ZERO or right <= _ZERO or below <= _ZERO or abs(right - d) > most or abs(below - d) > most:
+    if row == 0 or column == 0:
+        return none, none
+    d, left, right = before.depth[i, row, column], before.depth[i, row, column - 1], before.depth[i, row, column + 1]
+    above, below = before.depth[i, row - 1, column], before.depth[i, row + 1, column]
+    if not (d > _ZERO and left > _ZERO and right > _ZERO and above > _ZERO and below > _ZERO):
+        return none, none
+    if abs(d / left + d / right - _TWO) > _FLAT or abs(d / above + d / below - _TWO) > _FLAT:
         return none, none
     x, y, z = pixel_ray(row, column, axes, height, width, half)
     at = d * x, d * y, d * z
