@@ -92,7 +92,7 @@ def train(run: CartPoleRun, backend: str = "kernels", out: Path | None = None) -
     torch.manual_seed(run.seed)  # the initial weights
     env = BACKENDS[backend](run.learner.num_envs, resolve_device(run.device), run.seed)
     test_env, score, seconds = CartPoleEnv(100, env.device, run.seed + 1), 0.0, 0.0
-    curve: list[tuple[int, float]] = []
+    curve: list[tuple[int, float, float]] = []
     policy = ActorCritic(env.single_observation_space, env.single_action_space, run.policy)
     learner = ALGORITHMS[run.algorithm](policy, env, run.learner, run.seed)
     while learner.frames < run.learner.total_frames and score < SOLVED:
@@ -100,7 +100,7 @@ def train(run: CartPoleRun, backend: str = "kernels", out: Path | None = None) -
         learner.update(run.learner.progress(learner.frames)).read()  # `read` waits for the device
         seconds, score = seconds + time.perf_counter() - begin, mean_return(policy, test_env)
         print(f"{learner.frames:>12,} frames  {seconds:6.2f} s of training  mean return {score:5.1f}", flush=True)
-        curve.append((learner.frames, score))
+        curve.append((learner.frames, seconds, score))
     if out is not None:
         info = {"task": "cartpole", "frames": learner.frames, "seed": run.seed, "mean_return": score}
         save_policy(policy, out / WEIGHTS, info)
@@ -108,15 +108,16 @@ def train(run: CartPoleRun, backend: str = "kernels", out: Path | None = None) -
     return score
 
 
-def write_curve(curve: list[tuple[int, float]], out: Path) -> None:
-    """Write frames and mean returns as a table and as a plot."""
+def write_curve(curve: list[tuple[int, float, float]], out: Path) -> None:
+    """Write frames, seconds of training and mean returns as a table, and frames and mean returns as a plot."""
     from matplotlib.figure import Figure
 
     with replacing(out / "curve.csv", BatchnavError) as part:
-        part.write_text("".join(["frames,mean_return\n", *(f"{frames},{score:.1f}\n" for frames, score in curve)]))
+        lines = (f"{frames},{seconds:.3f},{score:.1f}\n" for frames, seconds, score in curve)
+        part.write_text("".join(["frames,seconds,mean_return\n", *lines]))
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axes = figure.subplots()
-    axes.plot(*zip(*curve, strict=True))
+    axes.plot([frames for frames, _, _ in curve], [score for _, _, score in curve])
     axes.axhline(SOLVED, color="0.6", linestyle="--")
     axes.set(xlabel="frames", ylabel="mean return of 100 episodes", ylim=(0, MAX_STEPS))
     with replacing(out / "curve.png", BatchnavError) as part:

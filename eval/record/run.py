@@ -29,11 +29,15 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 import tyro
 
+from batchnav.cartpole.env import CartPoleEnv
+from batchnav.cartpole.program import mean_return
 from batchnav.cli.console import run
 from batchnav.config import from_dict, read_yaml
 from batchnav.errors import ArgumentError, BatchnavError
+from batchnav.policy import load_policy
 from batchnav.report.charts import load_metrics, series
 from batchnav.report.results import RESULTS, append_rows, print_table, row
 from batchnav.runtime.cache import cache_folder
@@ -43,6 +47,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = Path(__file__).with_name("entries.yaml")
 OTHER = "house:60000-60095", 32
 """Houses of the other unseen episodes, and episodes in each."""
+CARTPOLE = "cartpole"
+"""The task without episodes in files."""
 POINTS = 200
 """Points of a curve in a row: means over equal parts of its time."""
 
@@ -76,7 +82,9 @@ class Entry:
     stages: tuple[Stage, ...] = field(default_factory=tuple)
     """Trainings, in their order."""
     task: str = "pointnav"
-    """Task, whose `val` is played."""
+    """Task, whose `val` is played; cartpole has one stage, whose options are the name of a configuration."""
+    device: Literal["cuda", "cpu"] = "cuda"
+    """Kind of device that the record is for."""
 
     @property
     def metric(self) -> str:
@@ -96,8 +104,8 @@ class Options:
     """Folder for record.jsonl and for the runs, each in an empty subfolder."""
     entries: Path = ENTRIES
     """File of entries."""
-    device: str = "auto"
-    """Device: cuda, cpu, or auto for a GPU if there is one."""
+    device: Literal["", "cuda", "cpu"] = ""
+    """Device; "": that of the entry."""
     empty_cache: bool = False
     """Begin each seed with an empty cache of kernels and scenes."""
     other: bool = True
@@ -126,8 +134,8 @@ def load_entries(path: Path = ENTRIES) -> dict[str, Entry]:
 
 def measure(name: str, entry: Entry, options: Options, out: Path) -> None:
     """Time and evaluate every seed of an entry, and print whether the means reach its bars."""
-    device = resolve_device(options.device)
-    files = {"val": None, **({"other": other_episodes(entry, out)} if options.other else {})}
+    device = resolve_device(options.device or entry.device)
+    files = {"val": None, **({"other": other_episodes(entry, out)} if options.other and entry.task != CARTPOLE else {})}
     if not options.empty_cache:
         with tempfile.TemporaryDirectory() as place:
             train(entry, Path(place), 0, device.type, warm=True)
@@ -135,9 +143,10 @@ def measure(name: str, entry: Entry, options: Options, out: Path) -> None:
     for seed in options.seeds:
         seconds, policy, curve = timed(entry, out / name / f"seed_{seed}", seed, device.type, options.empty_cache)
         params = {"entry": name, "seed": seed, "empty_cache": options.empty_cache}
-        params |= {"frames": sum(stage.frames for stage in entry.stages)}
-        for split, values in evaluated(entry, policy, files).items():
-            params |= {f"{split}_{metric}": value for metric, value in values.items()}
+        if entry.task == CARTPOLE:
+            params |= cartpole_returns(policy, device)
+        else:
+            params |= {"frames": sum(stage.frames for stage in entry.stages), **evaluated(entry, policy, files, device)}
         rows.append({**row("record", "seconds", seconds, params, device), "curve": curve})
         append_rows("record", rows[-1:], out)
         if options.record:
@@ -167,8 +176,31 @@ def finish(command: list[str], process: subprocess.Popen) -> None:
         raise BatchnavError(f"{shlex.join(command)}: found exit status {status}, expected 0")
 
 
+def train_cartpole(entry: Entry, folder: Path, seed: int, device: str, **environment: str) -> None:
+    """Train CartPole until it is solved or its frames are over."""
+    config = folder / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"base: {entry.stages[0].options}\nseed: {seed}\ndevice: {device}\n", encoding="utf-8")
+    command, process = start("train", CARTPOLE, "--config", str(config), "--out", str(folder / "0"), **environment)
+    if process.wait() and not (folder / "0" / "curve.csv").exists():  # it fails for an unsolved one too
+        raise BatchnavError(f"{shlex.join(command)}: found exit status {process.returncode}, expected 0")
+
+
+def cartpole_returns(policy: Path, device: torch.device) -> dict[str, float]:
+    """Frames of training, and mean returns of 200 and of 3,072 new episodes."""
+    agent = load_policy(policy, device)
+    returns = {
+        f"{split}_return": round(mean_return(agent.network, CartPoleEnv(count, device, seed)), 1)
+        for split, count, seed in (("val", 200, 1_000_000), ("other", 3072, 2_000_000))
+    }
+    return {"frames": agent.info["frames"], **returns}
+
+
 def train(entry: Entry, folder: Path, seed: int, device: str, warm: bool = False, **environment: str) -> list[float]:
     """Train all stages, or one update of each in one house; returns the times at which they ended."""
+    if entry.task == CARTPOLE:
+        train_cartpole(entry, folder, seed, device, **environment)
+        return [time.perf_counter()]
     before, ends = None, []
     for number, stage in enumerate(entry.stages):
         words = stage.command(folder / str(number), seed, device, before)
@@ -191,9 +223,12 @@ def timed(entry: Entry, folder: Path, seed: int, device: str, empty: bool) -> tu
         ends = train(entry, folder, seed, device, **environment)
     parts = []
     for number, end in enumerate(ends):
-        rows, _ = load_metrics(folder / str(number) / "metrics.jsonl")
-        x, y = series(rows, entry.metric, "seconds")
-        parts.append((x + (end - begin - rows[-1]["seconds"]), y))
+        if entry.task == CARTPOLE:
+            _, x, y = np.loadtxt(folder / "0" / "curve.csv", delimiter=",", skiprows=1, ndmin=2).T
+        else:
+            rows, _ = load_metrics(folder / str(number) / "metrics.jsonl")
+            x, y = series(rows, entry.metric, "seconds")
+        parts.append((x + (end - begin - (x[-1] if len(x) else 0.0)), y))
     return ends[-1] - begin, folder / str(len(ends) - 1), curve_of(*map(np.concatenate, zip(*parts, strict=True)))
 
 
@@ -217,18 +252,19 @@ def other_episodes(entry: Entry, out: Path) -> Path:
     return path
 
 
-def evaluated(entry: Entry, policy: Path, files: dict[str, Path | None]) -> dict[str, dict[str, float]]:
+def evaluated(entry: Entry, policy: Path, files: dict[str, Path | None], device: torch.device) -> dict[str, float]:
     """Means of the entry's metrics on `val` and on files of episodes, which are played at the same time."""
     running = []
     for split, path in files.items():
         words = ("--episodes", str(path), "--num-envs", "1024") if path else ("--split", split)
+        words = (*words, "--device", device.type)
         running.append(start("evaluate", str(policy), *words, "--out", str(policy / split)))
     for command, process in running:
         finish(command, process)
     found = {}
     for split in files:
         overall = json.loads(next((policy / split).rglob("results*.json")).read_text(encoding="utf-8"))["overall"]
-        found[split] = {metric: round(overall[metric]["mean"], 4) for metric in entry.bars}
+        found |= {f"{split}_{metric}": round(overall[metric]["mean"], 4) for metric in entry.bars}
     return found
 
 

@@ -384,7 +384,8 @@ def test_ptx(compile_ptx):
 def test_training_writes_the_policy_and_its_curve(backend, tmp_path):
     learner = dataclasses.replace(CartPoleRun().ppo, num_envs=4, rollout_steps=8, minibatches=1, total_frames=64)
     score = train(CartPoleRun(device="cpu", ppo=learner), backend, tmp_path)
-    lines = (tmp_path / "curve.csv").read_text().splitlines()
-    assert lines[0] == "frames,mean_return" and lines[-1] == f"64,{score:.1f}" and len(lines) == 3
+    lines = [line.split(",") for line in (tmp_path / "curve.csv").read_text().splitlines()]
+    assert lines[0] == ["frames", "seconds", "mean_return"] and len(lines) == 3
+    assert lines[-1][::2] == ["64", f"{score:.1f}"] and 0.0 < float(lines[1][1]) < float(lines[2][1])
     assert load_policy(tmp_path).info["mean_return"] == score
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
