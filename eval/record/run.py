@@ -179,7 +179,7 @@ def finish(command: list[str], process: subprocess.Popen) -> None:
 def train_cartpole(entry: Entry, folder: Path, seed: int, device: str, **environment: str) -> None:
     """Train CartPole until it is solved or its frames are over."""
     config = folder / "config.yaml"
-    config.parent.mkdir(parents=True)
+    config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(f"base: {entry.stages[0].options}\nseed: {seed}\ndevice: {device}\n", encoding="utf-8")
     command, process = start("train", CARTPOLE, "--config", str(config), "--out", str(folder / "0"), **environment)
     if process.wait() and not (folder / "0" / "curve.csv").exists():  # it fails for an unsolved one too
