@@ -35,7 +35,7 @@ import tyro
 from batchnav.cartpole.env import CartPoleEnv
 from batchnav.cartpole.program import mean_return
 from batchnav.cli.console import run
-from batchnav.config import from_dict, read_yaml
+from batchnav.config import bounded, from_dict, read_yaml
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.policy import load_policy
 from batchnav.report.charts import load_metrics, series
@@ -98,7 +98,7 @@ class Options:
 
     names: tyro.conf.Positional[tuple[str, ...]]
     """Names of entries."""
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = bounded((0, 1, 2), 0, 2**62)
     """Seeds, a run each."""
     out: Path = Path("runs/record")
     """Folder for record.jsonl and for the runs, each in an empty subfolder."""

@@ -10,14 +10,15 @@ import pytest
 from batchnav.cli.console import run
 from batchnav.config import ranges
 from batchnav.errors import ArgumentError
-from eval.studies import families, without_map
+from eval.studies import families, floors, without_map
 
 PROGRAMS = {
-    "eval.speed_adapters": "Options", "train.ppo_single_file": "Args",
+    "eval.speed_adapters": "Options", "eval.record.run": "Options", "train.ppo_single_file": "Args",
     **{
         f"eval.studies.{name}": "Options"
         for name in (
-            "batch_size", "failures", "families", "habitat", "leave_out", "swapped_goals", "many_gpus", "without_map",
+            "batch_size", "failures", "families", "floors", "habitat", "leave_out", "swapped_goals", "many_gpus",
+            "without_map",
         )
     },
 }  # fmt: skip
@@ -42,6 +43,8 @@ def test_every_numeric_option_has_a_range(program):
         ("eval.studies.batch_size", ["--learning-rates", "1e-3", "nan"], "--learning-rates: found nan"),
         ("eval.studies.failures", ["x", "--episodes", "e", "--out", "o", "--maps", "-1"], "--maps: found -1"),
         ("eval.studies.families", ["x", "--num-envs", "-1"], "--num-envs: found -1"),
+        ("eval.studies.floors", ["--size", "8"], "--size: found 8"),
+        ("eval.record.run", ["x", "--seeds", "-1"], "--seeds: found -1"),
         ("eval.studies.habitat", ["x", "--episodes", "e", "--count", "-1"], "--count: found -1"),
         ("eval.studies.leave_out", ["--seeds", "-1"], "--seeds: found -1"),
         ("eval.studies.swapped_goals", ["random", "--num-envs", "0"], "--num-envs: found 0"),
@@ -97,3 +100,13 @@ def test_invalid_options_are_refused():
     ):
         with pytest.raises(ArgumentError, match=message):
             without_map.MapPlayer(**options)
+
+
+def test_floors_of_learning_are_three_times_those_of_inference():
+    """Forward pass, gradients of inputs, gradients of weights; the image and its one-hot product have no gradient."""
+    learning, inference = floors.main(floors.Options(size=32, base_width=8))
+    assert 2.5 < learning["operations"] / inference["operations"] <= 3.0
+    for row in learning, inference:
+        assert 0.0 < row["products"] < row["apart"]
+    larger, _ = floors.main(floors.Options(size=64, base_width=8))
+    assert learning["products"] < larger["products"] < 4.5 * learning["products"]
