@@ -3,10 +3,10 @@
     python -m eval.publish.tables            # rewrite the text between `<!-- results NAME -->` and `<!-- end -->`
     python -m eval.publish.tables --check    # exit with 1 if a file differs from its tables
 
-NAME is a key of TABLES, or of the tables of summary.py, readme.py or agents.py. `robustness` also draws
-`robustness.webp` beside its file, the model card of a bundled policy. Lines of eval/results/README.md and
-eval/studies/README.md end with the rows' commits, those of other files with their dates. Conditions select rows by
-parameter, metric or machine ("H200", "CPU"), for example
+NAME is a key of TABLES, or of the tables of summary.py, readme.py, agents.py or record.py. `robustness` also draws
+`robustness.webp` beside its file, the model card of a bundled policy; `record` draws eval/results/record.webp. Lines of
+eval/results/README.md and eval/studies/README.md end with the rows' commits, those of other files with their dates.
+Conditions select rows by parameter, metric or machine ("H200", "CPU"), for example
 `<!-- results pointnav split=val|test seed=0 -->`.
 """
 
@@ -25,7 +25,7 @@ from batchnav.evaluation.intervals import Interval, format_interval
 from batchnav.learning import PPOConfig
 from batchnav.report.results import figure, shown, unit
 from batchnav.report.robustness import PICTURE, robustness_picture
-from eval.publish import agents, readme
+from eval.publish import agents, readme, record
 from eval.publish.summary import SUMMARIES, Row, bundled_sha256, machine, markdown, parse, wanted_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ PAGES = (
 FILES = tuple(ROOT / name for name in PAGES)
 BLOCK = re.compile(r"(<!-- results (\w+)((?: \w+=\S*)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 SPLITS = ("val", "test", "test_120", "procthor_unseen", "aws_small_house")
-WHOLE = {**SUMMARIES, **readme.TABLES, **agents.TABLES}
+WHOLE = {**SUMMARIES, **readme.TABLES, **agents.TABLES, **record.TABLES}
 """Tables without conditions."""
 METRICS = {"success": "success", "spl": "SPL", "soft_spl": "soft SPL"}
 
@@ -57,6 +57,8 @@ def main() -> None:
             for block in BLOCK.finditer(text):
                 if block[2] == "robustness":
                     (path.parent / PICTURE).write_bytes(picture_of_rows(parse(block[3])))
+                elif block[2] == "record":
+                    record.write_curves()
         elif new != text:
             sys.exit(f"{path}: found tables that differ from eval/results; run python -m eval.publish.tables")
 
@@ -280,15 +282,6 @@ TABLES = {
         },
         lambda row: "{}, {actions}".format(unit(row["metric"]), **row["params"]),
         order=lambda row: ("CPU" in row["machine"], *(row["params"][by] for by in ("scene", "task", "num_envs"))),
-    ),
-    "record": Layout(
-        "record",
-        {
-            "entry": param("entry"), "million frames": lambda row: f"{row['params']['frames'] / 1e6:.2g}",
-            "kernels": lambda row: "empty cache" if row["params"]["empty_cache"] else "compiled before",
-        },
-        lambda row: f"seed {row['params']['seed']}",
-        cell=lambda row: "**{:.0f} s**, {val_spl:.3f}, {other_spl:.3f}".format(row["value"], **row["params"]),
     ),
     "adapters": Layout(
         "cartpole",
