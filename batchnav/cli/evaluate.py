@@ -89,7 +89,7 @@ class Options(Changes):
     """Write the map that the first agent built in six episodes, as ROS maps. For agents with a sensor that reads a
     map."""
     robustness: bool = False
-    """Also play under disturbances: odometry that drifts, latency, depth noise, camera errors, slip, people. Writes
+    """Also play under disturbances: odometry that drifts, latency, camera noise and errors, slip, people. Writes
     the table robustness.json and the picture robustness.webp of the first agent."""
     bag: Path | None = None
     """Write the first agent's drive in the first episode as a bag of ROS 2 (.mcap). Needs the extra `ros2`."""

@@ -245,12 +245,14 @@ class NavConfig(Sections):
     def for_evaluation(self) -> Self:
         """The configuration for evaluation.
 
-        Ranges of cameras, disturbances and several robots in a world are for training only.
+        Ranges of cameras, changes of their colours, disturbances and several robots in a world are for training only.
         """
         world = dataclasses.replace(self.world, agents_per_world=1)
         fixed = {name: camera.fixed for name, camera in self.cameras.items()}
         none = DisturbanceConfig()
-        return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed, world=world, disturbances=none)
+        return dataclasses.replace(
+            self, camera=self.camera.fixed, cameras=fixed, rgb=self.rgb.fixed, world=world, disturbances=none
+        )
 
     @property
     def sensor_settings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Disturbances between simulation and robot: odometry that drifts, latency, depth noise, camera errors, slip, people.
+"""Disturbances between simulation and robot: odometry, latency, noise and errors of cameras, slip, people.
 
 `DisturbedPlayer` plays as an agent does, under one condition: options of the agent's environment.
 """
@@ -30,6 +30,8 @@ class Condition(NamedTuple):
             return True
         if "depth_noise" in self.options:
             return "depth" in config.sensors and config.depth.depth_noise == 0.0
+        if "exposure_noise" in self.options or "jpeg_quality" in self.options:
+            return "rgb" in config.also_in_use
         if "actuation_noise" in self.options:
             return config.body.is_discrete and config.body.actuation_noise == 0.0
         if "people" in self.options:
@@ -53,6 +55,8 @@ CONDITIONS = (
     Condition("latency 3 steps", {"latency": (3, 3)}),
     Condition("Redwood depth noise", {"depth_noise": 1.0}),
     Condition("D435 depth noise", {"depth_noise": 1.0, "depth_noise_model": "d435"}),
+    Condition("exposure to 1 stop off", {"exposure_noise": 1.0, "white_balance_noise": 0.2, "gamma_noise": 0.2}),
+    Condition("JPEG quality 30", {"jpeg_quality": (30, 30)}),
     Condition("camera 2 cm higher", {"camera_height": 0.02}),
     Condition("camera 2° down", {"camera_pitch_deg": -2.0}),
     Condition("slip (PyRobot noise)", {"actuation_noise": 1.0}),

@@ -9,15 +9,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
 from numba import prange
 
-from batchnav.config import bounded
-from batchnav.errors import ArgumentError
+from batchnav.config import bounded, shortened
+from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.pose import half_width, pixel_ray, pixel_spacing, view_axes
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
@@ -26,6 +26,7 @@ from batchnav.runtime.kernels.launch import BoundKernel, kernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.sensors.body_surfaces import OverBodies, Pictures, paint_bodies, palette
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.color_effects import Exposure, ExposureNoise, Jpeg
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel
 from batchnav.sensors.sensor import CameraSensor
 from batchnav.sensors.shade import LANES, Paint, as_byte, color_at, shade_lanes
@@ -61,6 +62,38 @@ class RGBConfig:
     noise_sigma: float = bounded(1.0, 0.0, 10.0)
     """Standard deviation of the noise before the factor."""
 
+    exposure_noise: float = bounded(0.0, 0.0, 4.0)
+    """Largest change of the exposure, stops (factors of 2 of the light), brighter or darker. Changes of images are
+    sampled uniformly, for training policies that tolerate them; evaluation leaves those of the training out."""
+    white_balance_noise: float = bounded(0.0, 0.0, 0.9)
+    """Largest change of red and of blue relative to green, as a fraction, to either side."""
+    gamma_noise: float = bounded(0.0, 0.0, 2.0)
+    """Largest change of gamma: values in 0..1 are raised to a power from 1 / (1 + gamma_noise) to 1 + gamma_noise."""
+    exposure_per: Literal["episode", "step"] = "episode"
+    """Exposure, white balance and gamma change with every episode, or with every step."""
+    jpeg_quality: tuple[int, ...] = bounded((), 1, 100)
+    """Lowest and highest quality of JPEG compression, 1 to 100 as in libjpeg; each image samples its own. Empty: images
+    are not compressed."""
+
+    def validate(self) -> None:
+        """ConfigError where the quality is no range."""
+        if self.jpeg_quality and (len(self.jpeg_quality) != 2 or self.jpeg_quality[0] > self.jpeg_quality[1]):
+            found = shortened(list(self.jpeg_quality))
+            raise ConfigError(f"jpeg_quality: found {found}, expected the lowest and the highest value, or none")
+
+    @property
+    def fixed(self) -> RGBConfig:
+        """The settings without changes of exposure and without compression."""
+        own = RGBConfig()
+        names = "exposure_noise", "white_balance_noise", "gamma_noise", "jpeg_quality"
+        return replace(self, **{name: getattr(own, name) for name in names})
+
+    @property
+    def exposure(self) -> ExposureNoise | None:
+        """Settings of the exposure in kernels; None: it does not change."""
+        changes = self.exposure_noise, self.white_balance_noise, self.gamma_noise
+        return ExposureNoise(*map(np.float32, changes), self.exposure_per == "step") if any(changes) else None
+
     @property
     def noise(self) -> ColorNoise:
         """Noise settings in kernels."""
@@ -78,15 +111,19 @@ class RGBSensor(CameraSensor):
         spec = Spec("rgb", (3, camera.height, camera.width), torch.uint8, 0.0, 255.0, torch.uint8)
         super().__init__(spec, triangles=True, appearance=COLOR_FIELDS, scale=2 if config.samples == 4 else 1)
         self._trilinear = config.trilinear
+        self._exposure = config.exposure and Exposure(config.exposure)
         self._noise = None if config.rgb_noise == "none" else ColorNoiseModel(config.noise)
+        self._jpeg = Jpeg(config.jpeg_quality) if config.jpeg_quality else None
         self._bound: tuple[Appearance[torch.Tensor] | None, Callable[..., None]] | None = None
         self._bodies = OverBodies(paint_bodies)
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
-        """Bytes of the samples before averaging; none for one sample per pixel."""
+        """Bytes of the samples before averaging, where a pixel has several, and of the curves of the exposure."""
+        size = {} if self._exposure is None else {f"exposure of {self.spec.name}": num_envs * 3 * 256}
         if self.requires.scale == 1:
-            return {}
-        return {f"samples of {self.spec.name}": num_envs * self.requires.scale**2 * math.prod(self.spec.shape)}
+            return size
+        samples = num_envs * self.requires.scale**2 * math.prod(self.spec.shape)
+        return {f"samples of {self.spec.name}": samples, **size}
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
         """Write colours. Depth and triangles have `scale` times the rows and columns of `out`."""
@@ -100,8 +137,12 @@ class RGBSensor(CameraSensor):
         if self._bound is None or self._bound[0] is not appearance:
             self._bound = appearance, self._bind(appearance, *tensors)
         self._bound[1](frame, *tensors)
+        if self._exposure is not None:
+            self._exposure.apply(cameras.noise, out)
         if self._noise is not None:
             self._noise.add(cameras.noise, out)
+        if self._jpeg is not None:
+            self._jpeg.apply(cameras.noise, out)
 
     def _bind(self, appearance: Appearance[torch.Tensor] | None, *tensors: torch.Tensor) -> Callable[..., None]:
         """Kernels as a function of the tensors that may change between calls; `tensors` are those of the first call."""

@@ -1,16 +1,20 @@
-"""Image noise: distributions by formula, seeds, cameras, and files with distortion tables."""
+"""Image noise: distributions by formula, seeds, cameras, JPEG, and files with distortion tables."""
+
+import io
 
 import numpy as np
 import pytest
 import torch
 from numba import types as nb
+from PIL import Image
 from scipy import stats
 from scipy.special import ndtr
 
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.sensors import noise
+from batchnav.sensors import color_effects, noise
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.color_effects import Exposure, ExposureNoise, Jpeg
 from batchnav.sensors.depth import DepthConfig, DepthSensor
 from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.noise import ColorNoise, ColorNoiseModel, RedwoodNoise, StereoNoise, load_table, synthetic_table
@@ -74,6 +78,96 @@ def test_noise_differs_by_seed_agent_episode_step_camera_and_pixel(device):
     correlation = np.corrcoef(images) - np.eye(N * 3)
     assert abs(correlation).max() < 5 / (H * W) ** 0.5
     assert abs(np.corrcoef(images[:, 1:].ravel(), images[:, :-1].ravel())[0, 1]) < 5 / images.size**0.5
+
+
+def exposed(device, rgb, stops=0.0, balance=0.0, gamma=0.0, each_step=False, drawn=None):
+    rgb = torch.as_tensor(rgb, device=device).clone()
+    settings = ExposureNoise(*map(np.float32, (stops, balance, gamma)), each_step)
+    Exposure(settings).apply(drawn or draws(device, len(rgb)), rgb)
+    return rgb.cpu().numpy()
+
+
+def test_exposure_balance_and_gamma_change_images_by_their_formulas(device):
+    ramp = np.broadcast_to(np.arange(256, dtype=np.uint8), (500, 3, 1, 256)).copy()
+    assert np.array_equal(exposed(device, ramp), ramp)
+    level = ramp / 255.0
+    brighter = exposed(device, ramp, stops=2.0).astype(float)
+    gain = brighter[:, 1, 0, 100] / 100  # of values that are not clipped
+    stops = 2.2 * np.log2(gain)
+    unclipped = gain < 2.5
+    assert stats.kstest(stops, stats.uniform(-2.0, 4.0).cdf).pvalue > NEVER_BELOW
+    expected = np.minimum(255.0 * gain[:, None, None, None] * level, 255.0)[unclipped]
+    assert abs(brighter[unclipped] - expected).max() < 2.5  # the gain is read from a byte near 100
+    balanced = exposed(device, ramp, balance=0.3)
+    assert np.array_equal(balanced[:, 1], ramp[:, 1])
+    shares = balanced[:, (0, 2), 0, 190].astype(float) / 190
+    assert stats.kstest(shares[:, 0], stats.uniform(0.7, 0.6).cdf).pvalue > NEVER_BELOW
+    assert abs(np.corrcoef(shares.T)[0, 1]) < 0.2
+    bent = exposed(device, ramp, gamma=0.5).astype(float)
+    powers = np.log(bent[:, 0, 0, 128] / 255.0) / np.log(128 / 255.0)
+    assert powers.min() == pytest.approx(1 / 1.5, abs=0.02) and powers.max() == pytest.approx(1.5, abs=0.02)
+    assert abs(bent - 255.0 * level ** powers[:, None, None, None]).max() < 2.5
+
+
+def test_exposure_belongs_to_an_episode_or_a_step(device):
+    images = np.random.default_rng(0).integers(0, 256, (N, 3, 8, 8)).astype(np.uint8)
+    first, later = draws(device), draws(device, steps=6)
+    episode, step = (
+        [exposed(device, images, 1.0, 0.2, 0.2, each, d) for d in (first, later)] for each in (False, True)
+    )
+    assert np.array_equal(*episode) and not np.array_equal(*step)
+    other = exposed(device, images, 1.0, 0.2, 0.2, False, draws(device, episode=3))
+    assert not np.array_equal(episode[0], other)
+
+
+def compressed(device, rgb, low, high=None, drawn=None):
+    rgb = torch.as_tensor(rgb, device=device).clone()
+    Jpeg((low, low if high is None else high)).apply(drawn or draws(device, len(rgb)), rgb)
+    return rgb.cpu().numpy().astype(int)
+
+
+def pictures(n, height, width):
+    """Smooth pictures with an edge and a little noise."""
+    y, x = np.mgrid[:height, :width]
+    grey = np.array(
+        [128 + 60 * np.sin(x / 5 + i) + 40 * np.cos(y / 7 + 2 * i) + 30 * (x > width // 2) for i in range(n)]
+    )
+    noisy = grey + np.random.default_rng(0).normal(0.0, 4.0, grey.shape)
+    return np.repeat(np.clip(noisy, 0, 255).astype(np.uint8)[:, None], 3, axis=1)
+
+
+@pytest.mark.parametrize("quality", [5, 30, 75, 90])
+@pytest.mark.parametrize("size", [(48, 64), (30, 21)])
+def test_grey_pictures_are_compressed_as_libjpeg_does(device, quality, size):
+    images = pictures(4, *size)
+    found = compressed(device, images, quality)
+    for image, ours in zip(images, found, strict=True):
+        file = io.BytesIO()
+        Image.fromarray(image.transpose(1, 2, 0)).save(file, "JPEG", quality=quality, subsampling=2)
+        theirs = np.asarray(Image.open(file)).transpose(2, 0, 1).astype(int)
+        lost = abs(theirs - image).mean()
+        assert abs(ours - theirs).mean() < 0.02 * lost + 0.5  # a byte; libjpeg's transform works on integers
+        assert abs(ours - image).mean() == pytest.approx(lost, rel=0.05)
+
+
+def test_compression_keeps_plain_colours_and_halves_the_resolution_of_colours(device):
+    plain = np.zeros((1, 3, 32, 32), np.uint8)
+    plain[0, 0], plain[0, 1], plain[0, 2] = 200, 90, 30
+    assert abs(compressed(device, plain, 95) - plain).max() <= 2
+    striped = np.zeros((1, 3, 32, 32), np.uint8)
+    striped[0, 0, :, ::2], striped[0, 2, :, 1::2] = 200, 200  # red and blue columns
+    red, _, blue = (channel.astype(int) for channel in compressed(device, striped, 100)[0])
+    assert abs((red - blue)[:, ::2] - (red - blue)[:, 1::2]).max() < 6
+
+
+def test_the_quality_differs_by_image_and_step(device):
+    images = np.repeat(pictures(1, 32, 32), 200, axis=0)
+    found = compressed(device, images, 1, 100)
+    each = np.array([compressed(device, images[:1], quality)[0] for quality in range(1, 101)])
+    chosen = [int(abs(each - image).reshape(100, -1).sum(1).argmin()) for image in found]
+    assert all(np.array_equal(each[quality], image) for quality, image in zip(chosen, found, strict=True))
+    assert min(chosen) < 10 and max(chosen) > 90
+    assert not np.array_equal(found, compressed(device, images, 1, 100, draws(device, 200, steps=6)))
 
 
 def measured(device, depth, multiplier=1.0, path="", **drawn):
@@ -196,14 +290,23 @@ def test_cuda_measures_as_the_cpu():
     assert np.mean(np.abs(a - b) > 1e-3 * b) < 2e-3
     a, b = (colored(device, "speckle", 120, (0.2, 0.1, 1.0)).astype(int) for device in ("cpu", "cuda"))
     assert abs(a - b).max() <= 1 and np.mean(a != b) < 1e-3
+    images = pictures(4, 48, 64)
+    a, b = (exposed(device, images, 1.0, 0.2, 0.3).astype(int) for device in ("cpu", "cuda"))
+    assert abs(a - b).max() <= 1 and np.mean(a != b) < 0.02
+    a, b = (compressed(device, images, 20, 80) for device in ("cpu", "cuda"))
+    assert np.mean(abs(a - b) > 1) < 1e-3
 
 
 def test_kernels_compile_without_float64(compile_ptx):
     drawn = nb.NamedTuple((nb.int64[::1],) * 2 + (nb.int32[::1],) * 2 + (nb.int64,), NoiseCounters)
     settings = nb.NamedTuple((nb.float32,) * 3 + (nb.boolean,), ColorNoise)
+    exposure = nb.NamedTuple((nb.float32,) * 3 + (nb.boolean,), ExposureNoise)
     images, table = nb.float32[:, :, ::1], nb.float32[:, :, ::1]
     for kernel, arguments in (
         (noise.add_noise, (drawn, settings, nb.uint8[:, :, :, ::1])),
+        (color_effects.make_curves, (drawn, exposure, nb.float32[::1], nb.uint8[:, :, ::1])),
+        (color_effects.look_up, (nb.uint8[:, :, ::1], nb.uint8[:, :, :, ::1])),
+        (color_effects.compress, (drawn, nb.float32[:, ::1], table, nb.int32, nb.int32, nb.uint8[:, :, :, ::1])),
         (noise.measure_depth, (images, drawn, table, nb.float32, images)),
         (noise.measure_stereo, (images, drawn, nb.float32[::1], nb.float32, images)),
     ):
@@ -235,6 +338,11 @@ def test_noise_precedes_clipping(ones):
         ({"rgb_noise": "poisson"}, "rgb_noise: found 'poisson', expected one of 'none', 'gaussian', 'speckle'"),
         ({"noise_intensity": -0.1}, "noise_intensity: found -0.1"), ({"noise_sigma": -1.0}, "noise_sigma: found -1.0"),
         ({"noise_mean": float("inf")}, "noise_mean: found inf"),
+        ({"exposure_noise": 5.0}, "exposure_noise: found 5.0, expected 0 to 4"),
+        ({"white_balance_noise": 1.0}, "white_balance_noise: found 1.0"), ({"gamma_noise": -1.0}, "noise: found -1"),
+        ({"exposure_per": "frame"}, "exposure_per: found 'frame', expected one of 'episode', 'step'"),
+        ({"jpeg_quality": (0, 50)}, "jpeg_quality.*: found 0"), ({"jpeg_quality": (50,)}, r"quality: found \[50\]"),
+        ({"jpeg_quality": (80, 20)}, r"found \[80, 20\], expected the lowest and the highest value"),
     ],
 )  # fmt: skip
 def test_noise_out_of_range_is_refused(options, message):
