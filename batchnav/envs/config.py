@@ -249,10 +249,8 @@ class NavConfig(Sections):
         """
         world = dataclasses.replace(self.world, agents_per_world=1)
         fixed = {name: camera.fixed for name, camera in self.cameras.items()}
-        none = DisturbanceConfig()
-        return dataclasses.replace(
-            self, camera=self.camera.fixed, cameras=fixed, rgb=self.rgb.fixed, world=world, disturbances=none
-        )
+        plain: dict[str, Any] = {"rgb": self.rgb.fixed, "disturbances": DisturbanceConfig()}
+        return dataclasses.replace(self, camera=self.camera.fixed, cameras=fixed, world=world, **plain)
 
     @property
     def sensor_settings(self) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from batchnav.procedural.degrade import ScanDefects, degrade, make_scan
 from batchnav.procedural.furniture.models import MATERIALS, Furniture, content_of, read_furniture
 from batchnav.procedural.house import BENCHMARK_HOUSE, make_house, make_plan
 from batchnav.procedural.large_floors import make_block, make_building
+from batchnav.procedural.materials.lights import with_lights
+from batchnav.procedural.materials.pictures import Pictures, pictures_content, read_pictures, with_pictures
 from batchnav.procedural.materials.surface import make_material_library
 from batchnav.procedural.materials.textures import replace_textures, restore_textures
 from batchnav.procedural.open_plan import make_hall
@@ -46,7 +48,8 @@ class SceneFamily(NamedTuple):
     takes_options: bool = False
     """True if the maker takes `furniture` and `more_kinds`, as ids with "?furniture=FOLDER" and "?kinds=more" ask."""
     random_materials: bool = True
-    """True if the materials of its scenes can be randomised during training (`scenes.randomize_materials`)."""
+    """True if the materials of its scenes can be randomised during training (`scenes.randomize_materials`), and by ids
+    with "?materials=FOLDER" and "?lights=random"."""
 
     def meshes(
         self, seed: int, surface: bool, furniture: Furniture | None = None, more_kinds: bool = False
@@ -85,6 +88,7 @@ __all__ = [
     "MATERIALS",
     "SPLITS",
     "Furniture",
+    "Pictures",
     "ScanDefects",
     "SceneFamily",
     "content_of",
@@ -98,7 +102,11 @@ __all__ = [
     "make_material_library",
     "make_plan",
     "make_scan",
+    "pictures_content",
     "read_furniture",
+    "read_pictures",
     "replace_textures",
     "restore_textures",
+    "with_lights",
+    "with_pictures",
 ]  # fmt: skip

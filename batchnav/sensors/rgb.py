@@ -91,8 +91,9 @@ class RGBConfig:
     @property
     def exposure(self) -> ExposureNoise | None:
         """Settings of the exposure in kernels; None: it does not change."""
-        changes = self.exposure_noise, self.white_balance_noise, self.gamma_noise
-        return ExposureNoise(*map(np.float32, changes), self.exposure_per == "step") if any(changes) else None
+        stops, balance, gamma = map(np.float32, (self.exposure_noise, self.white_balance_noise, self.gamma_noise))
+        changes = ExposureNoise(stops, balance, gamma, self.exposure_per == "step")
+        return changes if any(changes[:3]) else None
 
     @property
     def noise(self) -> ColorNoise:

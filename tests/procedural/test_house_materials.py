@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numba import types as nb
+from PIL import Image
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from batchnav.config import from_dict
@@ -16,7 +17,7 @@ from batchnav.data.scenes.prepared import load_prepared, save_prepared
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
-from batchnav.procedural import degrade, make_house, make_material_library
+from batchnav.procedural import degrade, make_house, make_material_library, with_lights
 from batchnav.procedural.materials.finishes import ASSORTED, FINISHES, NUM_KINDS, make_palette
 from batchnav.procedural.materials.surface import CATEGORIES, house_surface
 from batchnav.procedural.materials.textures import FIRST, LIBRARY, METRES, SIDE, TEXTURE_FAMILIES, texture
@@ -503,3 +504,118 @@ def test_the_cache_keeps_surfaces_for_those_who_want_them():
     assert pictures[0] == pictures[1]  # the library's own
     assert made.mesh.vertices.tobytes() == bare.mesh.vertices.tobytes()
     assert load_scene("scan:5").categories == CATEGORIES
+
+
+# Random lights, and pictures of a folder as materials
+
+
+def test_random_lights_darken_surfaces_but_not_lamps_and_windows(houses, library):
+    lit, again = with_lights(houses[0].mesh, 7), with_lights(houses[0].mesh, 7)
+    old, new = houses[0].mesh.surface, check_mesh(lit, "lit").surface
+    assert new.color.tobytes() == again.surface.color.tobytes() and new.materials == again.surface.materials
+    assert with_lights(houses[0].mesh, 8).surface.color.tobytes() != new.color.tobytes()
+    shown = [
+        np.array([material.color[:3] for material in surface.materials])[surface.material] for surface in (old, new)
+    ]
+    tint = new.color[:, :, :3].mean(1) / 255.0
+    brightness = (shown[1] * tint).sum(1) / shown[0].sum(1)
+    assert brightness.max() <= 1.0 + 1e-3 and 0.2 < brightness.mean() < 0.9
+    kinds = new.finish[new.material, 1] // (len(TEXTURE_FAMILIES) + 1)
+    shining = np.isin(kinds, [list(FINISHES).index(name) for name in ("pane", "lamp", "shade")])
+    assert shining.any() and (abs(brightness[shining] - 1.0) < 1e-6).all()
+    large = tint[(tint < 1.0).any(1)]
+    assert len(large) > 1000 and large.std(0).min() > 0.03 and abs(large[:, 0] - large[:, 2]).max() > 0.05
+    # randomised materials keep the light
+    scene = houses[0]._replace(mesh=lit)
+    bank = SceneBank.pack([scene], "cpu", COLOR_FIELDS, library)
+    bank.randomize_materials(torch.tensor([3]), 0)
+    finish, brightest = bank.appearance.finish.numpy(), bank.appearance.materials.numpy()[:, :3].max(1)
+    light = (finish[:, 3] >> 1) / LIGHT_STEPS
+    random = finish[:, 2] >= 0
+    assert (brightest[: len(light)] <= light + 1e-6)[random].all() and light[random].min() < 0.5
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A folder with a red and a green wall, a blue floor, and brown furniture."""
+    folder = tmp_path / "mine"
+    for name, color in {"wall/red": (200, 0, 0), "wall/green": (0, 200, 0), "floor/blue": (0, 0, 200)}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 20), color).save(folder / f"{name}.png")
+    (folder / "furniture").mkdir()
+    Image.new("RGB", (600, 300), (120, 60, 20)).save(folder / "furniture" / "brown.jpg")
+    (folder / "sizes.yaml").write_text("floor/*: 0.5\nwall/red: 2\n")
+    return folder
+
+
+def colours_of(surface):
+    """f64 [F, 3]: hue of each triangle, its largest channel 1."""
+    rows = []
+    for material in surface.materials:
+        texture = 255.0 if material.texture < 0 else surface.textures[material.texture].pixels[..., :3].mean((0, 1))
+        rows.append(np.array(material.color[:3]) * texture)
+    shown = np.array(rows)[surface.material]
+    return shown / shown.max(1, keepdims=True)
+
+
+def test_pictures_are_the_materials_of_a_scene(pictures):
+    name = f"house:7?materials={pictures}"
+    made, again, plain = load_scene(name), load_scene(name), load_scene("house:7")
+    surface = check_surface(made.mesh.surface, len(made.mesh.faces), name)
+    for field in ("material", "uv", "finish"):
+        np.testing.assert_array_equal(getattr(surface, field), getattr(again.mesh.surface, field))
+    assert made.mesh.vertices.tobytes() == plain.mesh.vertices.tobytes()
+    of, hue = named(surface), colours_of(surface)
+    assert (hue[of == "floor"] == (0, 0, 1)).all()
+    walls = {tuple(row) for row in hue[of == "wall"].tolist()}
+    assert walls == {(1, 0, 0), (0, 1, 0)}
+    ceiling = of == "ceiling"
+    np.testing.assert_array_equal(hue[ceiling], colours_of(plain.mesh.surface)[ceiling])
+    assert (abs(hue[of == "wardrobe"] - (1.0, 0.5, 1 / 6)) < 0.05).all(1).mean() > 0.3
+    pictured = np.array([material.texture >= len(plain.mesh.surface.textures) for material in surface.materials])
+    assert pictured.any() and (surface.finish[: len(pictured)][pictured, 1] == -1).all()  # never randomised
+    # a picture of 0.5 x 0.25 m on the floor, of 2 x 1 m on red walls, of 1 x 0.5 m on green ones
+    points, uv = corners(made.mesh), surface.uv.astype(float)
+    area = np.linalg.norm(np.cross(points[:, 1] - points[:, 0], points[:, 2] - points[:, 0]), axis=1)
+    e, f = uv[:, 1] - uv[:, 0], uv[:, 2] - uv[:, 0]
+    tiles = np.abs(e[:, 0] * f[:, 1] - e[:, 1] * f[:, 0])
+    for chosen, tile in ((of == "floor", 0.125), ((hue == (1, 0, 0)).all(1), 2.0), ((hue == (0, 1, 0)).all(1), 0.5)):
+        large = chosen & (area > 0.5)
+        np.testing.assert_allclose(area[large] / tiles[large], tile, rtol=0.02)
+    assert max(texture.pixels.shape[1] for texture in surface.textures) <= 256
+    Image.new("RGB", (40, 20), (200, 0, 200)).save(pictures / "floor" / "blue.png")
+    (changed,) = load_all([name])
+    assert (colours_of(changed.mesh.surface)[of == "floor"] == (1, 0, 1)).all()
+
+
+@pytest.mark.parametrize("family", ["hall:4", "building:2", "scan:5"])
+def test_every_family_takes_lights_and_pictures(pictures, family):
+    scene = load_scene(f"{family}?lights=random&materials={pictures}")
+    surface = check_surface(scene.mesh.surface, len(scene.mesh.faces), family)
+    floor = named(surface) == "floor"
+    assert (colours_of(surface)[floor] == (0, 0, 1)).mean() > 0.9 and (surface.color[floor, :, :3] < 255).any()
+
+
+def test_bad_pictures_are_refused(pictures, tmp_path):
+    refused = lambda: load_scene(f"house:7?materials={pictures}")  # noqa: E731
+    (pictures / "sizes.yaml").write_text("floor/oak: 1\n")
+    with pytest.raises(MeshError, match=r"floor/oak.*: found no such picture, expected one of floor/blue"):
+        refused()
+    (pictures / "sizes.yaml").write_text("floor/blue: wide\n")
+    with pytest.raises(MeshError, match=r"found .*wide.*, expected a width from 0\.01 to 100 metres"):
+        refused()
+    (pictures / "sizes.yaml").unlink()
+    (pictures / "wall" / "red.png").write_bytes(b"no picture")
+    with pytest.raises(MeshError, match=r"red\.png: is not an image of PNG"):
+        refused()
+    whole = (pictures / "furniture" / "brown.jpg").read_bytes()
+    (pictures / "wall" / "red.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(MeshError, match=r"red\.png: cannot be decoded"):
+        refused()
+    (pictures / "wall" / "red.png").unlink()
+    (pictures / "walls").mkdir()
+    with pytest.raises(MeshError, match=r"found folders .*walls.*, expected some of wall, floor, ceiling, furniture"):
+        refused()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MeshError, match=r"empty: found no pictures, expected \.jpg"):
+        load_scene(f"house:7?materials={tmp_path / 'empty'}")

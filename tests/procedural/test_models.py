@@ -156,13 +156,15 @@ def test_scene_ids_carry_the_folder(folder):
     for wrong, message in (
         ("house:3?", "furniture=FOLDER"), ("house:3?furnitur=a", "furniture=FOLDER"),
         ("house:3?furniture=a&furniture=b", "furniture=FOLDER"), ("house:3?materials=random", "furniture=FOLDER"),
-        ("house:3?furniture=a&materials=blue", "keep or random"), ("hall:3?furniture=a", "expected none"),
-        ("house:3?kinds=less", "expected more"),
+        ("hall:3?furniture=a", "some of materials=FOLDER, lights=random"), ("house:3?kinds=less", "expected more"),
+        ("house:3?lights=on", "lights: found 'on', expected random"), ("house:3?lights=random&lights=random", "options"),
     ):  # fmt: skip
         with pytest.raises(MeshError, match=message):
             parse_scene_id(wrong)
     with pytest.raises(MeshError, match="found no such folder"):
         load_scene(f"house:3?furniture={folder / 'absent'}")
+    with pytest.raises(MeshError, match=r"materials .*blue: found no such folder, expected keep or random"):
+        load_scene(f"house:3?furniture={folder}&materials=blue", appearance=True)
 
 
 def test_the_cache_knows_the_content_of_the_folder(folder):

@@ -11,17 +11,29 @@ from batchnav.data.scenes.ids import GeneratedRef
 from batchnav.data.scenes.prepared import SUFFIX, load_prepared, save_prepared
 from batchnav.errors import MeshError
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.procedural import Furniture, content_of, read_furniture, replace_textures, restore_textures
+from batchnav.procedural import (
+    Furniture,
+    Pictures,
+    content_of,
+    pictures_content,
+    read_furniture,
+    read_pictures,
+    replace_textures,
+    restore_textures,
+    with_lights,
+    with_pictures,
+)
 from batchnav.runtime.cache import versioned_cache_folder, warn_not_kept
 from batchnav.scene.scene import Scene, bake, make_scene
-from batchnav.types import Surface
+from batchnav.types import Surface, TriangleMesh
 
 
 def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearance: bool) -> Scene:
     """A procedural scene from the cache. If the cache does not have it, it is made and stored there."""
     files = _cache_files(ref, settings, appearance)
     models = _models(ref) if appearance or not any(map(Path.is_file, files)) else None
-    textures = () if models is None else models.textures
+    pictures = read_pictures(ref.pictures) if appearance and ref.pictures else None
+    textures = (*(models.textures if models else ()), *(pictures.textures if pictures else ()))
     restore = functools.partial(restore_textures, further=textures)
     for file in filter(Path.is_file, files):
         try:
@@ -29,6 +41,7 @@ def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearan
         except MeshError:  # a damaged file is made again
             file.unlink(missing_ok=True)
     to_bake, visible = ref.family.meshes(ref.seed, appearance, models or _models(ref), ref.more_kinds)
+    visible = _finished(visible, ref, pictures)
     scene = make_scene(ref.scene_id, visible, bake(to_bake, ref.scene_id, settings or NavMeshSettings()))
     scene = scene._replace(navmesh_origin="family")
     kept = _with_surface(scene, functools.partial(replace_textures, further=textures))
@@ -37,6 +50,12 @@ def load_generated(ref: GeneratedRef, settings: NavMeshSettings | None, appearan
     except MeshError as error:
         warn_not_kept(error)
     return scene
+
+
+def _finished(mesh: TriangleMesh, ref: GeneratedRef, pictures: Pictures | None) -> TriangleMesh:
+    """The mesh with the lights and pictures that the scene's id asks for."""
+    lit = with_lights(mesh, ref.seed) if ref.lights else mesh
+    return lit if pictures is None else with_pictures(lit, ref.seed, pictures)
 
 
 def _models(ref: GeneratedRef) -> Furniture | None:
@@ -59,8 +78,9 @@ def _cache_files(ref: GeneratedRef, settings: NavMeshSettings | None, appearance
     """Files of the cache that may hold the scene; the last is where a new one is written.
 
     A file's name is FAMILY_SEED.scene; with other settings than the defaults it also has a hash of them, with furniture
-    a hash of the folder's content, and with more kinds the word "more". A scene made without `appearance` is
-    FAMILY_SEED_bare.scene: its surface takes half of the time to make a scene.
+    a hash of the folder's content, and with more kinds the word "more"; with pictures a hash of theirs, and with random
+    lights the word "lit". A scene made without `appearance` is FAMILY_SEED_bare.scene: its surface takes half of the
+    time to make a scene.
     """
     settings = settings or NavMeshSettings()
     is_default = settings == NavMeshSettings()
@@ -71,4 +91,6 @@ def _cache_files(ref: GeneratedRef, settings: NavMeshSettings | None, appearance
     if ref.more_kinds:
         tag += "_more"
     stem, folder = f"{ref.family.name}_{ref.seed}{tag}", versioned_cache_folder("houses", __name__)
-    return [folder / f"{stem}{end}{SUFFIX}" for end in ([""] if appearance else ["", "_bare"])]
+    look = "" if ref.pictures is None else f"_{pictures_content(ref.pictures.absolute())[:16]}"
+    look += "_lit" if ref.lights else ""
+    return [folder / f"{stem}{end}{SUFFIX}" for end in ([look] if appearance else ["", "_bare"])]

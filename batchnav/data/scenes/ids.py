@@ -6,6 +6,8 @@ A scene id is one of
     FAMILY:SEED?furniture=FOLDER              the same with models of a folder for furniture; "&materials=random" gives
                                               these the finishes of ours
     FAMILY:SEED?kinds=more                    the same with more constructions of our furniture; also with "&furniture="
+    FAMILY:SEED?materials=FOLDER              the same with pictures of a folder on walls, floors and furniture of ours
+    FAMILY:SEED?lights=random                 the same under random lights; all options can be joined by "&"
     NAME.scene_dataset_config.json:SCENE      a scene of a dataset that the config describes
     PREFIX:ANYTHING                           a scene of a source in `SCENE_SOURCES`
     PATH                                      a mesh file, a prepared scene, a file whose suffix is in `SCENE_SOURCES`,
@@ -57,6 +59,10 @@ class GeneratedRef:
     """Materials of these models, one of `MATERIALS`."""
     more_kinds: bool = False
     """True for more constructions of our own furniture."""
+    pictures: Path | None = None
+    """Folder of pictures that are materials of the scene; None for none."""
+    lights: bool = False
+    """True for random lights."""
 
 
 @dataclass(frozen=True)
@@ -121,22 +127,30 @@ def _options(scene_id: str, family: SceneFamily, options: str) -> dict[str, Any]
     """Fields of a `GeneratedRef` from the options of a scene id. MeshError for others."""
     words = [word.partition("=")[::2] for word in options.split("&")]
     given = dict(words)
-    if not family.takes_options:
+    offered = {**(_FURNISHED if family.takes_options else {}), **(_FINISHED if family.random_materials else {})}
+    if not offered:
         raise MeshError(f"scene {shortened(scene_id)}: found options, expected none for the family {family.name!r}")
-    named = set(given) - {"materials"} if "furniture" in given else set(given)
-    if len(given) < len(words) or not named or not named <= {"furniture", "kinds"} or not all(given.values()):
+    materials = given.get("materials", MATERIALS[0])
+    is_alone = "materials" in given and materials in MATERIALS and "furniture" not in given
+    if len(given) < len(words) or not set(given) <= set(offered) or not all(given.values()) or is_alone:
         raise MeshError(
-            f"scene {shortened(scene_id)}: found options {shortened(options)}, expected furniture=FOLDER, with "
-            f"materials={'|'.join(MATERIALS)}, or kinds=more, joined by '&'"
+            f"scene {shortened(scene_id)}: found options {shortened(options)}, expected some of "
+            f"{', '.join(offered.values())}, joined by '&'"
         )
-    materials, folder = given.get("materials", MATERIALS[0]), given.get("furniture")
-    if given.get("kinds", "more") != "more":
-        raise MeshError(f"scene {shortened(scene_id)}: kinds: found {shortened(given['kinds'])}, expected more")
-    if materials not in MATERIALS:
-        raise MeshError(
-            f"scene {shortened(scene_id)}: materials: found {shortened(materials)}, expected {' or '.join(MATERIALS)}"
-        )
-    return {"furniture": folder and Path(folder), "materials": materials, "more_kinds": "kinds" in given}
+    for name, expected in (("kinds", "more"), ("lights", "random")):
+        if given.get(name, expected) != expected:
+            raise MeshError(f"scene {shortened(scene_id)}: {name}: found {shortened(given[name])}, expected {expected}")
+    pictures = None if materials in MATERIALS else Path(materials)
+    folder = given.get("furniture")
+    return {
+        "furniture": folder and Path(folder), "materials": MATERIALS[0] if pictures else materials,
+        "more_kinds": "kinds" in given, "pictures": pictures, "lights": "lights" in given,
+    }  # fmt: skip
+
+
+_FURNISHED = {"furniture": f"furniture=FOLDER with materials={'|'.join(MATERIALS)}", "kinds": "kinds=more"}
+_FINISHED = {"materials": "materials=FOLDER", "lights": "lights=random"}
+"""Options of scene ids: of families with furniture to replace, and of those with finishes."""
 
 
 def _seed(digits: str, name: str) -> int:

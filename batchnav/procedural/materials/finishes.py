@@ -266,6 +266,7 @@ ASSORTED = {"book": 32, "toy": 12, "fruit": 8}
 
 NUM_KINDS = len(FINISHES) * (len(TEXTURE_FAMILIES) + 1)
 """Number of kinds of finishes: one for each material and each family of textures, or no texture."""
+_NAMES = tuple(FINISHES)
 _MATERIALS, _FAMILIES = (
     {name: i for i, name in enumerate(FINISHES)},
     {family: i for i, family in enumerate(TEXTURE_FAMILIES, 1)},
@@ -281,6 +282,16 @@ def kind_of(material: str, finish: Finish) -> int:
         return -1
     family = _FAMILIES[LIBRARY[finish.texture][0]] if finish.texture >= 0 else 0
     return _MATERIALS[material] * (len(TEXTURE_FAMILIES) + 1) + family
+
+
+def name_of(kind: int) -> str:
+    """The material of a kind of finishes; `kind` is not negative."""
+    return _NAMES[kind // (len(TEXTURE_FAMILIES) + 1)]
+
+
+def family_of(kind: int) -> str:
+    """The family of textures of a kind of finishes; "" for none. `kind` is not negative."""
+    return ("", *TEXTURE_FAMILIES)[kind % (len(TEXTURE_FAMILIES) + 1)]
 
 
 def without_texture(finish: Finish) -> Finish:
