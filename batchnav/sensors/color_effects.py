@@ -62,7 +62,7 @@ class Exposure:
             n, _, height, width = rgb.shape
             curves = torch.zeros(n, 3, 256, dtype=torch.uint8, device=rgb.device)
             logarithms = torch.arange(256, dtype=torch.float32, device=rgb.device).clamp(min=1e-6).div(255.0).log()
-            make = make_curves.bind(n, view(noise), self._settings, view(logarithms), view(curves))
+            make = make_curves.bind(n, view(noise), view(logarithms), self._settings, view(curves))
             self._bound = noise, make, look_up.bind((n, height, width), view(curves), view(rgb), live=(1,))
         self._bound[1]()
         self._bound[2](rgb)
@@ -74,7 +74,7 @@ def _gain(exponent):
 
 
 @kernel(fastmath=True)
-def make_curves(i, noise, settings, logarithms, curves_out):
+def make_curves(i, noise, logarithms, settings, curves_out):
     """Write what the 256 values of each channel of an image become.
 
     `logarithms`: f32 [256], of the values in 0..1.
@@ -216,7 +216,7 @@ def _columns_backward(rows, first, rows_out):
 
 
 @inline_function
-def _along_rows(rows, matrix, rows_out, first):
+def _along_rows(first, rows, matrix, rows_out):
     """Multiply the rows of two blocks side by side with a matrix."""
     for row in range(np.uint64(0), _ROWS, _B):
         sums = _row_array()
@@ -230,15 +230,15 @@ def _along_rows(rows, matrix, rows_out, first):
 
 
 @inline_function
-def _quantise(rows_out, first, cosines, steps):
+def _quantise(first, cosines, steps, rows_out):
     """Transform two blocks, round their coefficients to multiples of the steps, and transform them back."""
     rows = _rows_array()
     _columns_forward(rows_out, first, rows)
-    _along_rows(rows, cosines[0], rows_out, first)
+    _along_rows(first, rows, cosines[0], rows_out)
     for k in range(_ROWS):
         rows_out[first + k] = ((rows_out[first + k] / steps[k] + _ROUND) - _ROUND) * steps[k]
     _columns_backward(rows_out, first, rows)
-    _along_rows(rows, cosines[1], rows_out, first)
+    _along_rows(first, rows, cosines[1], rows_out)
 
 
 @inline_function
@@ -301,6 +301,6 @@ def compress(k, noise, cosines, tables, lowest, highest, rgb_out):
     luma, chroma = _luma_array(), _rows_array()
     _read_square(rgb_out[i], top, left, luma, chroma)
     for first in range(np.uint64(0), _TWO_BLOCKS, _ROWS):
-        _quantise(luma, first, cosines, tables[quality - 1, 0])
-    _quantise(chroma, np.uint64(0), cosines, tables[quality - 1, 1])
+        _quantise(first, cosines, tables[quality - 1, 0], luma)
+    _quantise(np.uint64(0), cosines, tables[quality - 1, 1], chroma)
     _write_square(luma, chroma, top, left, rgb_out[i])
