@@ -256,8 +256,9 @@ def evaluated(entry: Entry, policy: Path, files: dict[str, Path | None], device:
     """Means of the entry's metrics on `val` and on files of episodes, which are played at the same time."""
     running = []
     for split, path in files.items():
-        words = ("--episodes", str(path), "--num-envs", "1024") if path else ("--split", split)
-        words = (*words, "--device", device.type)
+        words = ("--episodes", str(path)) if path else ("--split", split)
+        together = "3072" if device.type == "cuda" else "256"
+        words = (*words, "--num-envs", together, "--device", device.type)
         running.append(start("evaluate", str(policy), *words, "--out", str(policy / split)))
     for command, process in running:
         finish(command, process)
