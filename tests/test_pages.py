@@ -19,6 +19,7 @@ from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.learning import ALGORITHMS
 from batchnav.policy import ENCODERS, MEMORIES
 from batchnav.sensors import SENSORS
+from batchnav.sensors.depth import DEPTH_ESTIMATORS
 from batchnav.sensors.goal_mask import DETECTORS
 from batchnav.tasks import TASKS
 from batchnav.training import start
@@ -63,7 +64,8 @@ def few(tmp_path_factory):
 def folder(few, tmp_path, monkeypatch):
     """Working folder like a fresh checkout: its data and programs, without files that are not tracked."""
     registries = [
-        (registry, dict(registry)) for registry in (ALGORITHMS, DETECTORS, ENCODERS, MEMORIES, SENSORS, TASKS)
+        (registry, dict(registry))
+        for registry in (ALGORITHMS, DEPTH_ESTIMATORS, DETECTORS, ENCODERS, MEMORIES, SENSORS, TASKS)
     ]
     for name in ("assets", "configs", "docs", "eval", "train"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -131,6 +133,8 @@ def test_commands_that_tests_do_not_run_parse(page, folder):
             words = shlex.split(command, comments=True)
             if words[:3] == ["batchnav", "train", "anticipation"]:
                 tyro.cli(train.AnticipationOptions, args=words[3:])
+            elif words[:3] == ["batchnav", "train", "encoder"]:
+                tyro.cli(train.EncoderOptions, args=words[3:])
             elif words[:3] == ["batchnav", "train", "cartpole"]:
                 tyro.cli(train.CartPoleOptions, args=words[3:])
             elif words[:2] == ["batchnav", "train"] and "..." not in words:

@@ -1,4 +1,4 @@
-"""`batchnav train`: train a navigation agent, the occupancy predictor, or CartPole."""
+"""`batchnav train`: train a navigation agent, a colour encoder, the occupancy predictor, or CartPole."""
 
 from __future__ import annotations
 
@@ -132,12 +132,59 @@ def train_anticipation(arguments: Sequence[str]) -> None:
     main(options)
 
 
-PROGRAMS = {"anticipation": train_anticipation, "cartpole": train_cartpole}
+@dataclass(frozen=True)
+class EncoderOptions:
+    """Train a colour encoder on renders: weights that the encoder of an RGB agent can start from.
+
+        batchnav train encoder --out runs/eyes.safetensors
+        batchnav train encoder --out runs/eyes.safetensors --scenes house:0-255 my/scans
+
+    The network predicts depth, normals and semantic categories of each view, and embeddings that tell which views are
+    of one place. A table shows its errors on held-out scenes, every tenth one. A card with them is written beside the
+    weights. The command ends with one that trains an agent.
+    """
+
+    out: Path
+    """Weights file to write, .safetensors; the card has the same name with .md."""
+    scenes: tuple[str, ...] = (
+        "house:0-255", "house:256-319?kinds=more", "hall:0-63", "building:0-15", "block:0-15", "scan:0-63",
+    )  # fmt: skip
+    """Scene ids, ranges such as house:0-511, and folders, as `batchnav.load_scenes` takes them; ten or more scenes."""
+    steps: int = bounded(5000, 0, 2**31 - 1)
+    """Number of training steps; 0: measure only."""
+    pairs: int = bounded(512, 2, 2**20)
+    """Number of pairs of views in a training step."""
+    image_size: int = bounded(64, 16, 1024)
+    """Rows and columns of an image, pixels; a multiple of 4."""
+    base_width: int = bounded(24, 2, 512)
+    """Base width of the encoder `se_resnet9`."""
+    learning_rate: float = bounded(2e-3, 0.0, 1.0)
+    """Peak learning rate of AdamW, which rises over 200 steps and falls as a cosine to 0."""
+    eval_batches: int = bounded(8, 1, 2**20)
+    """Number of batches of views that are measured in each family of held-out scenes."""
+    init_from: str = ""
+    """Initial weights: a file that this command wrote in scenes with the same categories, or the name of a bundled one.
+    "": random weights."""
+    seed: int = bounded(0, 0, 2**48)
+    """Seed of views and initial weights."""
+    device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
+
+
+def train_encoder(arguments: Sequence[str]) -> None:
+    """`batchnav train encoder`."""
+    options = parse_options(EncoderOptions, "batchnav train encoder", arguments, inspect.getdoc(EncoderOptions))
+    from batchnav.cli.encoder import main  # imports PyTorch, which `--help` does not need
+
+    main(options)
+
+
+PROGRAMS = {"anticipation": train_anticipation, "cartpole": train_cartpole, "encoder": train_encoder}
 """Further programs by name."""
 
 
 def command(arguments: Sequence[str]) -> None:
-    """Run `batchnav train`, `batchnav train anticipation` or `batchnav train cartpole`."""
+    """Run `batchnav train`, or one of PROGRAMS after it."""
     if arguments and arguments[0] in PROGRAMS:
         PROGRAMS[arguments[0]](arguments[1:])
     elif not {"-h", "--help"}.isdisjoint(arguments):

@@ -28,7 +28,7 @@ from batchnav.learning.stats import EpisodeSums, Timer, UpdateStats
 from batchnav.policy.actor_critic import Act, ActorCritic, Evaluation
 from batchnav.policy.memory import State, copy_state_, state_tensors
 from batchnav.policy.observations import as_dict
-from batchnav.policy.weights import check_names_and_shapes
+from batchnav.policy.tensors import check_names_and_shapes
 from batchnav.runtime.checks import check_int
 from batchnav.runtime.conversion import check_torch, copied_to_cpu, vec_env
 from batchnav.runtime.distributed import Ranks

@@ -153,8 +153,9 @@ class MapObservation(ObservationSource):
 
     @property
     def capturable(self) -> bool:
-        """True where the sensor of the goal's pixels is."""
-        return self._mask is None or self._mask.capturable
+        """True where the depth and the sensor of the goal's pixels are."""
+        depth = self._lidar is not None or self._measured.capturable
+        return depth and (self._mask is None or self._mask.capturable)
 
     @property
     def ranges(self) -> Mapping[str, tuple[float, float]]:

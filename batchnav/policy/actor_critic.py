@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from gymnasium import spaces
@@ -27,7 +27,7 @@ from batchnav.config import chosen_settings
 from batchnav.errors import ConfigError
 from batchnav.policy.actions import actions_of
 from batchnav.policy.config import ENCODERS, MEMORIES, PolicyConfig
-from batchnav.policy.encoder import CELL, FiLMEncoder, SEResNet9, he_normal
+from batchnav.policy.encoder import CELL, FiLMEncoder, SEResNet9, SEResNet9Trunk, he_normal
 from batchnav.policy.memory import Memory, State
 from batchnav.policy.observations import (
     DISTANCE_FEATURES,
@@ -43,7 +43,9 @@ from batchnav.policy.observations import (
     num_categories,
     spaces_to_read,
 )
-from batchnav.policy.pretrained import FeatureMemory, Source, TimmEncoder, features_of
+from batchnav.policy.pretrained import FeatureMemory, PretrainedEncoder, features_of, weights_are_read
+from batchnav.policy.tensors import Source
+from batchnav.policy.vision import CHANNELS, MEAN, STD, load_trunk
 from batchnav.runtime.device import compiled, torch_defaults
 
 # Prediction of the goal's mask: a small segmentation network beside the encoder.
@@ -212,10 +214,11 @@ class ActorCritic(nn.Module):
         self.norms = nn.ModuleDict({n: RunningNorm(shape[0]) for n, shape in images.items() if n in config.normalized})
         encoders = [self._make_encoder(names) for names in self.images]
         self.encoder = encoders[0] if encoders else None
+        self._start_from_weights(encoders)
         self.more_encoders = nn.ModuleList(encoders[1:])
         self.body_inputs = {n[0]: cast(int, e.output_size) for n, e in zip(self.images, encoders, strict=True)}
         """Width of each part of the body's input, in order. Images that share an encoder have the first one's name."""
-        self.pretrained: TimmEncoder | None = None
+        self.pretrained: PretrainedEncoder | None = None
         """Encoder of the images in `colour`."""
         if self.colour:
             shapes = {name: images[name] for name in self.colour}
@@ -280,7 +283,7 @@ class ActorCritic(nn.Module):
         """
         encoded = self.encoded_shapes
         kept = {name: shape for name, shape in self.observation_shapes.items() if name not in encoded}
-        features = {features_of(name): cast(TimmEncoder, self.pretrained).feature_shape or () for name in encoded}
+        features = {features_of(name): cast(PretrainedEncoder, self.pretrained).feature_shape or () for name in encoded}
         return kept | features | self.label_shapes
 
     def rollout_types(self, storage: Mapping[str, torch.dtype]) -> dict[str, torch.dtype]:
@@ -288,12 +291,12 @@ class ActorCritic(nn.Module):
         encoded = self.encoded_shapes
         if not encoded:
             return dict(storage)
-        kind = next(cast(TimmEncoder, self.pretrained).backbone.model.parameters()).dtype
+        kind = next(cast(PretrainedEncoder, self.pretrained).backbone.model.parameters()).dtype
         return {**storage, **{features_of(name): kind for name in encoded}}
 
     def feature_memory(self, fixed: bool) -> FeatureMemory | None:
         """Memory for `with_features`; None where no image stays the same. `fixed`: as in `FeatureMemory`."""
-        goals = self.config.timm.goals if self.encoded_shapes else ()
+        goals = self.pretrained.settings.goals if self.pretrained and self.encoded_shapes else ()
         if self.pretrained is None or not any(name in goals for name in self.colour):
             return None
         return FeatureMemory(self.pretrained, fixed)
@@ -307,10 +310,10 @@ class ActorCritic(nn.Module):
         """
         obs = dict(as_dict(obs))
         for name in self.encoded_shapes:
-            if memory is not None and name in self.config.timm.goals:
+            if memory is not None and name in cast(PretrainedEncoder, self.pretrained).settings.goals:
                 obs[features_of(name)] = memory(name, obs[name])
             else:
-                obs[features_of(name)] = cast(TimmEncoder, self.pretrained).encode(obs[name])
+                obs[features_of(name)] = cast(PretrainedEncoder, self.pretrained).encode(obs[name])
         return obs
 
     def initial_state(self, num_envs: int, device: str | torch.device = "cpu") -> State:
@@ -452,7 +455,7 @@ class ActorCritic(nn.Module):
 
     def _read_image(self, name: str, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Output [T * B, visual_size] of the pretrained encoder: from an image's features where `obs` has them."""
-        pretrained = cast(TimmEncoder, self.pretrained)
+        pretrained = cast(PretrainedEncoder, self.pretrained)
         if pretrained.feature_shape is None:
             return pretrained(name, obs[name].flatten(0, 1))
         features = obs.get(features_of(name))
@@ -493,6 +496,38 @@ class ActorCritic(nn.Module):
             (own,) = settings
             return SEResNet9(shape, self.config, SEResNet9.Config(base_width=own.other_width))
         return ENCODERS[self.config.encoder](shape, self.config, *settings)
+
+    def _start_from_weights(self, encoders: Sequence[nn.Module]) -> None:
+        """Load `se_resnet9.weights` into the trunks that read colour. ConfigError where no trunk can start from them.
+
+        Images in `normalized` begin with the mean and variance that these weights were trained with.
+        """
+        settings: Any = (*chosen_settings(self.config, "encoder"), None)[0]
+        if not isinstance(settings, SEResNet9Trunk.Config) or not settings.weights or not encoders:
+            return
+        found = []
+        for names, encoder in zip(self.images, encoders, strict=True):
+            film = isinstance(encoder, FiLMEncoder)
+            trunks = [(encoder.encoder, names), (encoder.trunk, self._film_of(names))] if film else [(encoder, names)]
+            for trunk, read in trunks:
+                channels = [self.observation_shapes[name][0] for name in read]
+                if CHANNELS in channels:
+                    place = channels.index(CHANNELS)
+                    found.append(read[place])
+                    if weights_are_read():
+                        load_trunk(cast(Any, trunk), settings.weights, sum(channels[:place]), "se_resnet9")
+        if not found:
+            shapes = ", ".join(
+                f"{name} {list(self.observation_shapes[name])}" for names in self.images for name in names
+            )
+            raise ConfigError(f"se_resnet9.weights: found images {shapes}, expected one with {CHANNELS} channels")
+        for name in found:
+            if name not in self.norms:
+                raise ConfigError(
+                    f"normalized: found {list(self.config.normalized)}, expected {name!r} in it, since the weights "
+                    f"{settings.weights} read normalised images"
+                )
+            cast(RunningNorm, self.norms[name]).start_from(MEAN, STD)
 
     def _film_of(self, names: Sequence[str]) -> list[str]:
         """Names of the images that modulate the encoder of these images."""

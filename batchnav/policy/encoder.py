@@ -233,6 +233,10 @@ class SEResNet9Trunk(Trunk):
         """Channels of the first layers; later layers have multiples of it."""
         depth_bins: int = bounded(10, 0, 64)
         """Number of one-hot channels added to a one-channel image, one per equal part of its range; 0: none."""
+        weights: str = ""
+        """Initial weights: a file of `batchnav train encoder`, of the same base width, or the name of a bundled one.
+        The encoder starts with the features of the first colour image that it reads, which `normalized` must name; all
+        weights learn. "": random weights."""
 
     def __init__(self, image_shape: tuple[int, int, int], config: PolicyConfig, settings: Config | None = None):
         super().__init__()

@@ -8,7 +8,7 @@ are integers: `Discrete(n)`, or an integer box [] or [1] from 0 to n - 1. A spac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -126,6 +126,8 @@ def embed_rows(embedding: nn.Embedding, index: torch.Tensor) -> torch.Tensor:
 
 EPS = 1e-5
 """Added to variances before their square root."""
+HISTORY = 1000.0
+"""Rollouts that statistics given in advance count for (`RunningNorm.start_from`)."""
 
 
 class RunningNorm(nn.Module):
@@ -155,6 +157,13 @@ class RunningNorm(nn.Module):
         """Normalised images [..., C, H, W] for images of floats."""
         scale = (self.var + EPS).rsqrt()
         return image * scale[:, None, None] - (self.mean * scale)[:, None, None]
+
+    @torch.no_grad()
+    def start_from(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        """Begin with these statistics of each channel, as if HISTORY rollouts had had them."""
+        for kept, values in ((self.mean, mean), (self.var, [value * value for value in std])):
+            kept.copy_(torch.tensor(values, dtype=torch.float32, device="cpu"))
+        self.rollouts.fill_(HISTORY)
 
     @torch.no_grad()
     def update(self, images: torch.Tensor, average: Callable[[torch.Tensor], torch.Tensor] = torch.clone) -> None:

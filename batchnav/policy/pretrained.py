@@ -1,4 +1,4 @@
-"""Pretrained image encoders of timm, frozen or partly trained: `policy: {encoder: "timm:NAME"}`.
+"""Pretrained image encoders, frozen or partly trained: of timm (`timm:NAME`), and our own (`frozen_resnet9`).
 
 A pretrained encoder reads colour images one by one, with one set of weights for all of them. Its frozen part maps an
 image to features. A rollout stores the features instead of the image, so each frame is encoded once, when it is
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import torch
 from gymnasium import spaces
@@ -32,9 +32,11 @@ from torch.nn import functional as F
 
 from batchnav.config import bounded
 from batchnav.errors import ConfigError, shortened
+from batchnav.policy import vision
 from batchnav.policy.config import ENCODERS, PolicyConfig
-from batchnav.policy.encoder import projection
+from batchnav.policy.encoder import SEResNet9Trunk, projection
 from batchnav.policy.observations import is_image
+from batchnav.policy.tensors import Source
 from batchnav.runtime.device import compiled
 from batchnav.runtime.files import as_path, open_regular, open_tensors, tensor_errors
 from batchnav.runtime.imports import needs_extra
@@ -50,87 +52,55 @@ GOALS_PER_STEP = 8
 shapes. The features of the others are zeros until their turn, in one of the next steps."""
 
 
-class Source(NamedTuple):
-    """Origin of pretrained weights, as policy files and model cards name it."""
+@dataclass(frozen=True, kw_only=True)
+class ImageSettings:
+    """Settings of all pretrained encoders: the images that they read."""
 
-    model: str
-    """Name of the model in timm, with the tag of its weights."""
-    weights: str
-    """Name of the file that the weights were read from, or "random"."""
-    sha256: str
-    """SHA-256 of that file; "" for random weights."""
-    licence: str
-    """Licence that timm names for this model's weights; "" for none."""
+    images: tuple[str, ...] = ()
+    """Names of the images that the model reads. Empty: all images with three channels."""
+    goals: tuple[str, ...] = ("imagegoal",)
+    """Those images that stay the same over many steps: they are encoded when they change."""
+    other_width: int = bounded(32, 2, 512)
+    """Base width of the encoder `se_resnet9` that reads the other images, such as depth."""
 
 
-class TimmEncoder(nn.Module):
-    """A model of timm for colour images, and a projection of each image's features.
+class PretrainedEncoder(nn.Module):
+    """A model for colour images whose first layers may be frozen, and a projection of each image's features.
 
     Args:
         images: shape (3, H, W) of each image, by name.
-        config: the architecture; `config.encoder` is "timm:NAME".
-        settings: the section `timm`.
-
-    Raises:
-        ConfigError: the model is unknown, or images, settings or weights do not fit it.
-        MissingPackageError: timm is not installed.
+        visual_size: width of the output.
+        settings: the section of the encoder.
+        backbone: the model.
+        source: origin of its weights.
+        frozen: False where all weights learn.
+        unfreeze_last: number of last blocks or stages that learn if it is frozen.
     """
 
-    section = "timm"
+    section: str
 
-    @dataclass(frozen=True)
-    class Config:
-        """Settings of the encoders `timm:NAME`."""
-
-        weights: str = ""
-        """File with the model's weights as timm or the model's authors publish them: .safetensors; or .pth, .pt and
-        .bin, of which tensors are read only. "random": random weights, for development. "": timm's weights, downloaded
-        from Hugging Face at the first use."""
-        frozen: bool = True
-        """Keep the weights of the model, and store its features in the rollout. False: all weights learn."""
-        unfreeze_last: int = bounded(0, 0, 64)
-        """Number of last blocks (vision transformers) or stages (ResNet, ConvNeXt) that learn. The rollout stores the
-        features before them."""
-        features: Literal["cls", "patch_mean", "patch_grid"] = "cls"
-        """Features, after the model's final norm. cls: the class token, or the model's own pooled features where it has
-        no class token. patch_mean: the mean over patches. patch_grid: all patches, reduced by a 1x1 convolution."""
-        image_size: int = bounded(0, 0, 4096)
-        """Side to which images are resized, pixels; for vision transformers a multiple of the patch size. 0: the
-        images' own size."""
-        images: tuple[str, ...] = ()
-        """Names of the images that the model reads. Empty: all images with three channels."""
-        goals: tuple[str, ...] = ("imagegoal",)
-        """Those images that stay the same over many steps: they are encoded when they change."""
-        other_width: int = bounded(32, 2, 512)
-        """Base width of the encoder `se_resnet9` that reads the other images, such as depth."""
-
-    def __init__(self, images: Mapping[str, tuple[int, ...]], config: PolicyConfig, settings: Config | None = None):
+    def __init__(
+        self, images: Mapping[str, tuple[int, ...]], visual_size: int, settings: ImageSettings, backbone: Backbone,
+        source: Source, frozen: bool = True, unfreeze_last: int = 0,
+    ):  # fmt: skip
         super().__init__()
-        self.settings = settings = settings or self.Config()
-        self.output_size = config.visual_size
-        size = _common_size(images, settings.image_size)
-        model, self.source = make_model(config.encoder.partition(":")[2], size, settings.weights)
-        self.backbone = Backbone(model, size, settings.features)
+        self.settings, self.output_size, self.backbone, self.source = settings, visual_size, backbone, source
         self.tail: nn.Module | None = None
         """The last layers, which learn while the others are frozen."""
-        if settings.frozen:
-            self.tail = self.backbone.split(settings.unfreeze_last) if settings.unfreeze_last else None
-            self.backbone.freeze()
-        elif settings.unfreeze_last:
-            raise ConfigError(
-                f"timm.unfreeze_last: found {settings.unfreeze_last} with frozen false, expected 0: all layers learn"
-            )
+        if frozen:
+            self.tail = backbone.split(unfreeze_last) if unfreeze_last else None
+            backbone.freeze()
         self.eval()
         with torch.no_grad():
-            image = torch.zeros(1, CHANNELS, *size, dtype=torch.uint8, device=torch.get_default_device())
-            encoded = self.backbone(image)
-            shape = tuple((encoded if self.tail is None else self.backbone.pooled(self.tail(encoded))).shape[1:])
-        self.feature_shape = tuple(encoded.shape[1:]) if settings.frozen else None
+            image = torch.zeros(1, CHANNELS, *backbone.size, dtype=torch.uint8, device=torch.get_default_device())
+            encoded = backbone(image)
+            shape = tuple((encoded if self.tail is None else backbone.pooled(self.tail(encoded))).shape[1:])
+        self.feature_shape = tuple(encoded.shape[1:]) if frozen else None
         """Shape of an image's features in the rollout; None where the rollout stores the image."""
-        self.heads = nn.ModuleDict({image: _head(shape, config.visual_size) for image in images})
+        self.heads = nn.ModuleDict({image: _head(shape, visual_size) for image in images})
 
     @classmethod
-    def images_read(cls, read: Mapping[str, spaces.Space], settings: Config) -> tuple[str, ...]:
+    def images_read(cls, read: Mapping[str, spaces.Space], settings: ImageSettings) -> tuple[str, ...]:
         """Names of the images that the model reads, among the spaces of all observations that the policy reads.
 
         ConfigError where there are images but none that it can read.
@@ -141,13 +111,14 @@ class TimmEncoder(nn.Module):
         for name in names:
             if name not in images or (images[name].shape or ())[0] != CHANNELS:
                 raise ConfigError(
-                    f"timm.images: found {shortened(name)}, expected images with {CHANNELS} channels among {found}"
+                    f"{cls.section}.images: found {shortened(name)}, expected images with {CHANNELS} channels among "
+                    f"{found}"
                 )
             low = float(cast(spaces.Box, images[name]).low.min())
             if math.isfinite(low) and low < 0.0:
                 raise ConfigError(
-                    f"timm.images: found {name} with values from {low:g}, expected colours from 0; name the colour "
-                    "images in timm.images"
+                    f"{cls.section}.images: found {name} with values from {low:g}, expected colours from 0; name the "
+                    f"colour images in {cls.section}.images"
                 )
         if images and not names:
             raise ConfigError(
@@ -156,7 +127,7 @@ class TimmEncoder(nn.Module):
             )
         return names
 
-    def train(self, mode: bool = True) -> TimmEncoder:
+    def train(self, mode: bool = True) -> PretrainedEncoder:
         """Stay in evaluation mode: acting and learning have equal statistics and no dropout."""
         return super().train(False)
 
@@ -181,6 +152,101 @@ class TimmEncoder(nn.Module):
         for part in (self.backbone, self.tail, *self.heads.values()):
             if part is not None:
                 compiled(part)
+
+
+class TimmEncoder(PretrainedEncoder):
+    """A model of timm for colour images, and a projection of each image's features.
+
+    Args:
+        images: shape (3, H, W) of each image, by name.
+        config: the architecture; `config.encoder` is "timm:NAME".
+        settings: the section `timm`.
+
+    Raises:
+        ConfigError: the model is unknown, or images, settings or weights do not fit it.
+        MissingPackageError: timm is not installed.
+    """
+
+    section = "timm"
+
+    @dataclass(frozen=True)
+    class Config(ImageSettings):
+        """Settings of the encoders `timm:NAME`."""
+
+        weights: str = ""
+        """File with the model's weights as timm or the model's authors publish them: .safetensors; or .pth, .pt and
+        .bin, of which tensors are read only. "random": random weights, for development. "": timm's weights, downloaded
+        from Hugging Face at the first use."""
+        frozen: bool = True
+        """Keep the weights of the model, and store its features in the rollout. False: all weights learn."""
+        unfreeze_last: int = bounded(0, 0, 64)
+        """Number of last blocks (vision transformers) or stages (ResNet, ConvNeXt) that learn. The rollout stores the
+        features before them."""
+        features: Literal["cls", "patch_mean", "patch_grid"] = "cls"
+        """Features, after the model's final norm. cls: the class token, or the model's own pooled features where it has
+        no class token. patch_mean: the mean over patches. patch_grid: all patches, reduced by a 1x1 convolution."""
+        image_size: int = bounded(0, 0, 4096)
+        """Side to which images are resized, pixels; for vision transformers a multiple of the patch size. 0: the
+        images' own size."""
+
+    def __init__(self, images: Mapping[str, tuple[int, ...]], config: PolicyConfig, settings: Config | None = None):
+        settings = settings or self.Config()
+        size = _common_size(images, settings.image_size)
+        model, source = make_model(config.encoder.partition(":")[2], size, settings.weights)
+        if settings.unfreeze_last and not settings.frozen:
+            raise ConfigError(
+                f"timm.unfreeze_last: found {settings.unfreeze_last} with frozen false, expected 0: all layers learn"
+            )
+        backbone = Backbone(model, size, settings.features)
+        rest = settings.frozen, settings.unfreeze_last
+        super().__init__(images, config.visual_size, settings, backbone, source, *rest)
+
+
+class FrozenResNet9(PretrainedEncoder):
+    """The trunk of a `se_resnet9` that learned on renders, frozen, and a projection of each image's feature map.
+
+    Arguments are those of `TimmEncoder`, with the section `frozen_resnet9`. ConfigError where the weights do not fit.
+    """
+
+    section = "frozen_resnet9"
+
+    @dataclass(frozen=True)
+    class Config(ImageSettings):
+        """Settings of the encoder `frozen_resnet9`."""
+
+        weights: str = ""
+        """A file of `batchnav train encoder`, or the name of a bundled one."""
+        base_width: int = bounded(24, 2, 512)
+        """Base width of these weights."""
+
+    def __init__(self, images: Mapping[str, tuple[int, ...]], config: PolicyConfig, settings: Config | None = None):
+        settings = settings or self.Config()
+        size, width = _common_size(images, 0, self.section), settings.base_width
+        trunk, source = TrunkModel(size, width), Source(vision.source_of_width(width), "", "", "MIT")
+        if weights_are_read():
+            if not settings.weights:
+                raise ConfigError(f"{self.section}.weights: found none, expected a file of `batchnav train encoder`")
+            vision.load_trunk(trunk.trunk, settings.weights, 0, self.section)
+            source = vision.trunk_source(settings.weights, width)
+        super().__init__(images, config.visual_size, settings, Backbone(trunk, size, "patch_grid"), source)
+
+
+class TrunkModel(nn.Module):
+    """A trunk of `se_resnet9` for images of a size, with the attributes that `Backbone` reads of timm's models."""
+
+    pretrained_cfg: ClassVar[dict[str, Any]] = {"mean": vision.MEAN, "std": vision.STD, "interpolation": "bilinear"}
+
+    def __init__(self, size: tuple[int, int], base_width: int):
+        super().__init__()
+        settings = SEResNet9Trunk.Config(base_width=base_width)
+        self.trunk = SEResNet9Trunk((CHANNELS, *size), PolicyConfig(), settings)
+        self.num_features = self.trunk.channels[-1]
+
+    def forward_features(self, image: torch.Tensor) -> torch.Tensor:
+        """Last feature map [B, 8 * base_width, H / 32, W / 32] of normalised images [B, 3, H, W]."""
+        for stage in self.trunk.stages():
+            image = stage(image)
+        return image
 
 
 class Backbone(nn.Module):
@@ -301,13 +367,15 @@ def _head(shape: tuple[int, ...], size: int) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(shape[0], channels, 1), nn.ReLU(), nn.Flatten(), *projection(channels * cells, size))
 
 
-def _common_size(images: Mapping[str, tuple[int, ...]], side: int) -> tuple[int, int]:
+def _common_size(images: Mapping[str, tuple[int, ...]], side: int, section: str = "timm") -> tuple[int, int]:
     """Height and width of the model's input. ConfigError for images of several sizes that are not resized."""
     if side:
         return side, side
     sizes = {shape[1:] for shape in images.values()}
     if len(sizes) > 1:
         found = ", ".join(f"{name} {shape[1]}x{shape[2]}" for name, shape in images.items())
+        if section != "timm":
+            raise ConfigError(f"{section}.images: found {found}, expected images of one size")
         raise ConfigError(f"timm.image_size: found 0 with images {found}, expected the side to resize them to")
     height, width = sizes.pop()
     return height, width
@@ -326,6 +394,11 @@ def weights_follow() -> Iterator[None]:
         yield
     finally:
         _WEIGHTS_FOLLOW.reset(token)
+
+
+def weights_are_read() -> bool:
+    """False under `weights_follow`, and on the device "meta"."""
+    return not (_WEIGHTS_FOLLOW.get() or torch.get_default_device().type == "meta")
 
 
 def import_timm() -> Any:
@@ -376,7 +449,7 @@ def make_model(name: str, size: tuple[int, int], weights: str) -> tuple[nn.Modul
     config = model.pretrained_cfg
     tagged = ".".join(filter(None, (name.partition(".")[0], config.get("tag"))))
     source = Source(tagged, RANDOM, "", str(config.get("license") or ""))
-    if weights == RANDOM or _WEIGHTS_FOLLOW.get() or torch.get_default_device().type == "meta":
+    if weights == RANDOM or not weights_are_read():
         return model, source
     path = as_path(weights) if weights else _download(tagged, config)
     _load(model, path)
@@ -482,7 +555,7 @@ class FeatureMemory:
             synchronisation, so that a CUDA graph can hold it. False: all that changed.
     """
 
-    def __init__(self, encoder: TimmEncoder, fixed: bool):
+    def __init__(self, encoder: PretrainedEncoder, fixed: bool):
         self._encoder, self._fixed = encoder, fixed
         self._kept: dict[str, _Kept] = {}
         self._cleared: set[str] = set()
@@ -547,4 +620,5 @@ class FeatureMemory:
         kept.features.index_copy_(0, index, features)
 
 
+ENCODERS["frozen_resnet9"] = FrozenResNet9
 ENCODERS.add_family("timm", TimmEncoder)

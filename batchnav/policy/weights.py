@@ -21,16 +21,14 @@ from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.observations import MAX_CATEGORIES
-from batchnav.policy.pretrained import Source, weights_follow
+from batchnav.policy.pretrained import weights_follow
+from batchnav.policy.tensors import Source, check_finite, check_names_and_shapes
 from batchnav.runtime.bundled import check_bundled, find_policy
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import as_path, open_tensors, replacing, safetensors_bytes, tensor_errors
 from batchnav.runtime.imports import advice, import_modules
-from batchnav.runtime.kernels.arrays import is_dense, tensor_text
 
 FORMAT = "batchnav policy 2"
-DTYPES = (torch.float32, torch.bfloat16)
-"""Types of weights in a file; networks have float32."""
 MAX_METADATA, MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS, MAX_ACTION_SIZE = 2**20, 64, 2**22, 2**16, 2**10
 """Limits of a file: characters of metadata, observations, numbers in an observation, actions, numbers in an action."""
 
@@ -54,7 +52,7 @@ def save_policy(
         name: value.detach().to("cpu", dtype if value.dtype == torch.float32 else value.dtype).contiguous()
         for name, value in policy.state_dict().items()
     }
-    _check_finite(tensors, path)
+    check_finite(tensors, path)
     metadata = {
         "format": FORMAT,
         "policy": json.dumps(to_dict(policy.config)),
@@ -109,7 +107,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         raise CheckpointError(f"{path}: its settings cannot be used: {error}{advice(info)}") from error
     except (KeyError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged metadata ({type(error).__name__}: {error})") from error
-    _check_finite(tensors, path)
+    check_finite(tensors, path)
     if "sha256" in metadata and metadata.pop("sha256") != _digest(tensors, metadata):
         raise CheckpointError(
             f"{path}: is damaged: its checksum differs; to change a file on purpose, remove 'sha256' from its metadata"
@@ -247,29 +245,3 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except tensor_errors() as error:
         raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from error
-
-
-def check_names_and_shapes(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], source: str) -> None:
-    """CheckpointError where names, shapes or types of tensors differ from the expected ones; it begins with `source`.
-
-    Weights may be float32 or bfloat16.
-    """
-    for name, value in expected.items():
-        if name not in found:
-            raise CheckpointError(f"{source}: lacks tensor {name!r}, expected {list(value.shape)}")
-        dtypes = DTYPES if value.is_floating_point() else (value.dtype,)
-        fits = isinstance(found[name], torch.Tensor) and is_dense(found[name])
-        if not fits or found[name].shape != value.shape or found[name].dtype not in dtypes:
-            raise CheckpointError(
-                f"{source}: tensor {name!r} is {tensor_text(found[name])}, "
-                f"expected {' or '.join(map(str, dtypes))} {list(value.shape)}"
-            )
-    if extra := found.keys() - expected.keys():
-        raise CheckpointError(f"{source}: tensor {min(extra)!r} is not part of this policy")
-
-
-def _check_finite(tensors: dict[str, torch.Tensor], path: Path) -> None:
-    """CheckpointError for a tensor with NaN or infinite values."""
-    for name, value in tensors.items():
-        if value.is_floating_point() and not torch.isfinite(value).all():
-            raise CheckpointError(f"{path}: tensor {name!r} holds values that are not finite")

@@ -16,7 +16,7 @@ from batchnav.envs.config import NavConfig
 from batchnav.errors import BatchnavError, printable
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
 from batchnav.policy.config import PolicyConfig
-from batchnav.policy.pretrained import Source
+from batchnav.policy.tensors import Source
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.charts import in_words, load_metrics, series, smooth
 from batchnav.report.results import save_chart
@@ -115,7 +115,8 @@ def _pretrained(source: Source | None) -> str:
     if source is None:
         return ""
     digest = f", SHA-256 `{source.sha256}`" if source.sha256 else ""
-    return f"- Pretrained encoder: {_plain(source.model)} of timm, weights {_plain(source.weights)}{digest}.\n"
+    maker = "" if " of batchnav" in source.model else " of timm"
+    return f"- Pretrained encoder: {_plain(source.model)}{maker}, weights {_plain(source.weights)}{digest}.\n"
 
 
 def _licence(source: Source | None) -> str:

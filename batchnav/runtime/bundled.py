@@ -30,6 +30,7 @@ ASSETS, CONFIGS = _folder("assets"), _folder("configs")
 STUDIES = PACKAGE.parent / "eval" / "studies" / "configs"
 """Configurations of experiments; a checkout has them, an installed package does not."""
 EPISODES, POLICIES, ANTICIPATION = ASSETS / "episodes", ASSETS / "policies", ASSETS / "anticipation"
+ENCODERS = ASSETS / "encoders"
 COMPANION = "batchnav_policies"
 """Name of the package of batchnav-policies: a folder per policy, as in `POLICIES`."""
 MANIFEST = "MANIFEST.toml"
@@ -113,6 +114,11 @@ def find_anticipation(name: str | Path) -> Path:
     return _find(as_path(name), [ANTICIPATION], "*.safetensors", "weights file", ConfigError)
 
 
+def find_encoder(name: str | Path) -> Path:
+    """Weights of a colour encoder by file or name. ConfigError if not found."""
+    return _find(as_path(name), [ENCODERS], "*.safetensors", "weights file", ConfigError)
+
+
 def check_bundled(path: Path, error: type[BatchnavError]) -> None:
     """Raise `error` where a bundled file's SHA-256 differs from that in assets/MANIFEST.toml.
 
@@ -154,5 +160,5 @@ def _find(name: str | Path, folders: Sequence[Path], pattern: str, what: str, er
         for file in folder.glob(pattern)
     }
     if str(name) not in known:
-        raise error(f"{name}: no such file or {what}, expected a file or one of {', '.join(sorted(known))}")
+        raise error(f"{name}: no such file or {what}, expected a file or one of {', '.join(sorted(known)) or 'none'}")
     return known[str(name)]

@@ -117,8 +117,8 @@ for words in sys.stdin.read().splitlines():
 
 def test_help_imports_nothing_heavy():
     """PyTorch and numba take seconds to import, on a cold disk half a minute."""
-    words = ["train", "train cartpole", "train anticipation", "evaluate", "view", "doctor", "cite", "data", "navmesh"]
-    words += [f"bench {name}" for name in bench.SUBCOMMANDS]
+    words = ["train", "train cartpole", "train anticipation", "train encoder", "evaluate", "view", "doctor", "cite"]
+    words += ["data", "navmesh", *(f"bench {name}" for name in bench.SUBCOMMANDS)]
     words += [
         f"data {name}"
         for name in ("list", "download", "import", "prepare", "export", "make-episodes", "validate", "objects")

@@ -196,6 +196,12 @@ def test_train_anticipation(run, folder):
     follow(run, run("train", "anticipation", "--out", "some weights.safetensors", "--scenes", *scenes, *small), 1)
 
 
+def test_train_encoder(run, folder):
+    scenes = [write_floor(folder / f"{k}.glb").name for k in range(HELD_OUT)]
+    small = ("--steps", "1", "--pairs", "2", "--image-size", "16", "--eval-batches", "1", "--device", "cpu")
+    follow(run, run("train", "encoder", "--out", "some eyes.safetensors", "--scenes", *scenes, *small), 1)
+
+
 @pytest.mark.parametrize(
     "options",
     [("floor.glb",), ("floor.glb", "--agents", "greedy"), ("--episodes", "few.json.gz", "--agents", "greedy")],

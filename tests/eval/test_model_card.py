@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
-from batchnav.policy.pretrained import Source
+from batchnav.policy.tensors import Source
 from batchnav.report.model_card import Trained, _inputs, _licence, _observations, _pretrained
 from batchnav.training.config import TrainingConfig
 from eval.publish import model_card

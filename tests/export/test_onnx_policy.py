@@ -20,7 +20,7 @@ from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import MEMORIES
 from batchnav.policy.lstm import EpisodicLSTM
 from batchnav.policy.memory import Memory
-from batchnav.policy.pretrained import TimmEncoder
+from batchnav.policy.pretrained import FrozenResNet9, TimmEncoder, weights_follow
 from batchnav.policy.transformer import CausalTransformer
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.sensors.camera import CameraConfig
@@ -53,6 +53,10 @@ CASES = {
         replace(ENV, sensors=("rgb",)),
         replace(SMALL, encoder="timm:convnext_atto", timm=TimmEncoder.Config("random", unfreeze_last=1)),
     ),
+    "frozen trunk": (
+        replace(ENV, sensors=("rgb",)),
+        replace(SMALL, encoder="frozen_resnet9", frozen_resnet9=FrozenResNet9.Config(base_width=8)),
+    ),
     "without memory": (replace(ENV, sensors=("rgb", "depth")), replace(SMALL, memory="none")),
     "category and mask": (
         replace(
@@ -68,7 +72,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_onnxruntime_computes_what_torch_does(case, tmp_path):
-    agent = policy(*CASES[case])
+    with weights_follow():  # which `policy` makes
+        agent = policy(*CASES[case])
     path = tmp_path / "policy.onnx"
     export_policy(agent, path)
     play_sampled(agent, path)

@@ -1,14 +1,16 @@
-"""Metres to 0..1: clipping, scaling, holes."""
+"""Metres to 0..1: clipping, scaling, holes; depth that is predicted from colour."""
 
 import math
 
 import pytest
 import torch
 
+from batchnav.data.scenes.load import load_scene
 from batchnav.envs.config import NavConfig, with_options
-from batchnav.errors import ConfigError
+from batchnav.envs.nav import NavEnv
+from batchnav.errors import ArgumentError, ConfigError
 from batchnav.sensors.camera import CameraConfig
-from batchnav.sensors.depth import DepthConfig, DepthSensor
+from batchnav.sensors.depth import DEPTH_ESTIMATORS, DepthConfig, DepthSensor
 from batchnav.sensors.frame import GivenImages
 
 CAMERA = CameraConfig(height=4, width=4)
@@ -77,3 +79,33 @@ def test_spec():
 def test_an_invalid_range_is_refused(options, name):
     with pytest.raises(ConfigError, match=f"{name}: found"):
         with_options(NavConfig(), options)
+
+
+SMALL = {"num_envs": 2, "device": "cpu", "height": 16, "width": 16, "seed": 3}
+
+
+def test_an_estimator_replaces_measured_depth_for_sensor_and_map(monkeypatch):
+    """The estimator reads the colours that the agent would observe."""
+    seen = []
+
+    def two_metres(rgb):
+        seen.append(rgb.clone())
+        return torch.full((2, 1, 16, 16), 2.0).index_fill(3, torch.tensor([0]), math.nan)
+
+    monkeypatch.setitem(DEPTH_ESTIMATORS, "flat", two_metres)
+    scenes = [load_scene("house:0")]
+    env = NavEnv(scenes, sensors=("depth", "rgb", "ego_map"), estimator="flat", **SMALL)
+    found = {name: value.clone() for name, value in env.reset()[0].items()}
+    assert len(seen) == 1 and torch.equal(seen[0], found["rgb"])
+    assert (found["depth"][..., 1:] == 0.2).all() and (found["depth"][..., 0] == 0.0).all()
+    true = NavEnv(scenes, sensors=("depth", "ego_map"), **SMALL).reset()[0]
+    assert not torch.equal(true["ego_map"], found["ego_map"])
+    alone = NavEnv(scenes, sensors=("ego_map",), estimator="flat", **SMALL)
+    assert torch.equal(alone.reset()[0]["ego_map"], found["ego_map"])
+    monkeypatch.setitem(DEPTH_ESTIMATORS, "flat", lambda rgb: rgb)
+    with pytest.raises(ArgumentError, match=r"estimator 'flat': found .*expected floats \[2, 1, 16, 16\]"):
+        env.step(torch.ones(2, dtype=torch.int64))
+    with pytest.raises(ConfigError, match="depth_noise: found 1 with the estimator 'flat', expected 0"):
+        with_options(NavConfig(), {"estimator": "flat", "depth_noise": 1.0})
+    with pytest.raises(ConfigError, match="estimator: found 'none', expected one of DEPTH_ESTIMATORS: flat"):
+        with_options(NavConfig(), {"estimator": "none"})
