@@ -86,6 +86,8 @@ class MapObservation(ObservationSource):
             goal = frozenset({"goal_category"})
             self.requires = mask.requires._replace(camera=MAIN, max_depth=depth.max_depth, map=True, goal=goal)
         self._measured = MeasuredDepth(depth, semantic=self.requires.semantic)
+        if lidar is None:
+            self.requires = self._measured.required(self.requires)
 
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
         """Bytes of the map, of concurrent searches and of the predictor."""

@@ -107,7 +107,7 @@ class ViewSampler:
 
     def __init__(self, bank: SceneBank, pairs: int, image_size: int, seed: int):
         device = bank.device
-        self._bank, self._pairs = bank, pairs
+        self.bank, self._pairs = bank, pairs
         self._random = torch.Generator(device).manual_seed(seed)
         places = [pairs_of_places(scene.navmesh, seed + k) for k, scene in enumerate(bank.scenes)]
         self._places = torch.from_numpy(np.stack(places)).to(device)
@@ -138,13 +138,13 @@ class ViewSampler:
 
     def randomize_materials(self, count: int) -> None:
         """Give procedural scenes the materials of randomisation number `count`."""
-        self._bank.randomize_materials(self._seeds.seed, count)
+        self.bank.randomize_materials(self._seeds.seed, count)
 
     def _uniform(self, *shape: int) -> torch.Tensor:
-        return torch.rand(*shape, generator=self._random, dtype=torch.float32, device=self._bank.device)
+        return torch.rand(*shape, generator=self._random, dtype=torch.float32, device=self.bank.device)
 
     def _integers(self, below: int, number: int) -> torch.Tensor:
-        device = self._bank.device
+        device = self.bank.device
         return torch.randint(below, (number,), generator=self._random, dtype=torch.int64, device=device)
 
     def varied(self, image: torch.Tensor) -> torch.Tensor:
@@ -160,7 +160,7 @@ class ViewSampler:
         return torch.where(self._uniform(n, 1, 1, 1) < CLEAN, rendered, x.clamp(0.0, 1.0))
 
     def _normal(self, *shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=self._random, dtype=torch.float32, device=self._bank.device)
+        return torch.randn(*shape, generator=self._random, dtype=torch.float32, device=self.bank.device)
 
 
 def losses(found: Predictions, views: Views) -> dict[str, torch.Tensor]:

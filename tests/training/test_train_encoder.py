@@ -89,6 +89,18 @@ def test_losses_fall(bank, tmp_path, monkeypatch):
         torch.testing.assert_close(written[name], value, rtol=0.01, atol=1e-6)  # bfloat16
 
 
+@pytest.mark.cuda
+def test_a_gpu_trains_in_bfloat16(tmp_path):
+    fields = appearance_needed(sensors_of(SIDE).values())
+    sampler = ViewSampler(SceneBank.pack([load_scene("house:0")], "cuda", fields), PAIRS, SIDE, seed=0)
+    scenes = torch.zeros(1, dtype=torch.int64, device="cuda")
+    network = VisionNet(8, sampler.bank.categories).to("cuda")
+    (means,) = train(network, sampler, scenes, 5, 1e-3, tmp_path / "eyes.safetensors")
+    assert all(map(math.isfinite, means.values()))
+    rows = measure(network, sampler, scenes, batches=1)
+    assert rows.depth_error > 0.0 and load_vision(tmp_path / "eyes.safetensors").base_width == 8
+
+
 def test_the_command_is_seeded_and_continues(run, tmp_path):
     scenes = [write_floor(tmp_path / f"{k}.glb") for k in range(10)]
     small = ("--steps", 2, "--pairs", 2, "--image-size", 16, "--eval-batches", 1, "--device", "cpu")
