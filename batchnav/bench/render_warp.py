@@ -155,8 +155,8 @@ def warp_renderer(
 ) -> dict[str, Callable[[tuple[torch.Tensor, ...], int], Callable[[], None]]]:
     """Renderers by sensors: functions of views and image side (a multiple of 8) that return a rendering function.
 
-    Rendering runs on PyTorch's current stream. Colour needs a bank with textures, none of them in blocks: bilinear
-    samples of one mip level, repeat wrapping only, no vertex colours.
+    Rendering runs on PyTorch's current stream. Colour needs a bank with textures, none of them in blocks, and no large
+    scene: bilinear samples of one mip level, repeat wrapping only, no vertex colours.
 
     Args:
         bank: scenes on a CUDA device.
@@ -174,7 +174,7 @@ def warp_renderer(
     ]
     appearance = bank.appearance
     look = None
-    if appearance is not None and len(appearance.paint) and not len(appearance.blocks):
+    if appearance is not None and len(appearance.paint) and not len(appearance.blocks) + len(appearance.small_patches):
         look = _look_of(bank, appearance, name)
 
     def aim(views: tuple[torch.Tensor, ...], size: int, colored: bool = False) -> Callable[[], None]:

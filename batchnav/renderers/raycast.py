@@ -35,13 +35,14 @@ import torch
 from numba import prange
 
 from batchnav.geometry.pose import half_width, inverse_direction, pixel_ray, pixel_spacing, view_axes
-from batchnav.geometry.triangle import ray_box, ray_boxes, ray_four_triangles, ray_triangles, triangle_on_screen
+from batchnav.geometry.triangle import ray_box, ray_four_triangles, ray_triangles, triangle_on_screen
 from batchnav.renderers.base import NEAR, CameraPoses, Renderer
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function, inline_function
 from batchnav.runtime.kernels.intrinsics import bits_float, float_bits, fma, thread_array
 from batchnav.runtime.kernels.launch import BoundKernel
-from batchnav.scene.bvh import MAX_LEVELS, prefetch_child, read_leaf, read_node
+from batchnav.scene.bvh import MAX_LEVELS, read_leaf
+from batchnav.scene.small_nodes import camera_frame, child_boxes, meet_children, ray_frame
 from batchnav.types import Visibility
 
 # CUDA: one thread per ray
@@ -72,15 +73,12 @@ def closest_hit(bvh, root, origin, direction, far, backface_culling, leaf_at_onc
 
     The traversal visits the nearer child first.
     """
-    (ox, oy, oz), (dx, dy, dz) = origin, direction
-    ix, iy, iz = inverse_direction(dx), inverse_direction(dy), inverse_direction(dz)
-    inverse, offset = (ix, iy, iz), (-ox * ix, -oy * iy, -oz * iz)
+    frame = ray_frame(root, bvh.nodes, origin, direction)
     top, hit = np.int32(0), NOTHING
     link = root
     while True:
         if link >= 0:
-            centre_xy, half_xy, z, link0, link1 = read_node(link, bvh.nodes)
-            entry0, leave0, entry1, leave1 = ray_boxes(centre_xy, half_xy, z, inverse, offset, NEAR, far)
+            entry0, leave0, entry1, leave1, link0, link1 = meet_children(link, bvh.nodes, frame, NEAR, far)
             hit0, hit1 = entry0 <= leave0, entry1 <= leave1
             if hit0 or hit1:
                 link = link0 if hit0 else link1
@@ -320,26 +318,20 @@ def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
     The child whose centre is nearer along the first ray is visited first.
     """
     position, axes, height, width, tan_half_hfov, _, backface_culling = camera
-    x, y, z = position
+    frame = camera_frame(root, bvh.nodes, position)
     ahead_x, ahead_y, ahead_z = first_ray = pixel_ray(row, column, axes, height, width, tan_half_hfov)
     spacing = pixel_spacing(width, tan_half_hfov)
     top = np.int32(0)
     link = root
     while True:
         if link >= 0:
-            (x0, x1, y0, y1), (wide0, wide1, high0, high1), (z0, z1, deep0, deep1), link0, link1 = read_node(
-                link, bvh.nodes
-            )
-            prefetch_child(link0, bvh.nodes, bvh.triangles)
-            prefetch_child(link1, bvh.nodes, bvh.triangles)
-            box0 = around(x0 - x, y0 - y, z0 - z, wide0, high0, deep0)
-            box1 = around(x1 - x, y1 - y, z1 - z, wide1, high1, deep1)
+            box0, box1, (x, y, z), link0, link1 = child_boxes(link, bvh.nodes, bvh.triangles, frame)
             met0, met1 = _first_meet(packet_out, box0, box1)
             met0 = met0 or _others_meet(packet_out, box0)
             met1 = met1 or _others_meet(packet_out, box1)
             if met0 and met1:
                 link, deferred = link0, link1
-                if (x1 - x0) * ahead_x + (y1 - y0) * ahead_y + (z1 - z0) * ahead_z < _ZERO:
+                if x * ahead_x + y * ahead_y + z * ahead_z < _ZERO:
                     link, deferred = link1, link0
                 stack[np.uint32(top)] = deferred
                 top = np.int32(top + np.int32(1))
@@ -364,12 +356,6 @@ def _trace(row, column, bvh, root, camera, stack, packet_out, hits_out):
             return
         top = np.int32(top - np.int32(1))
         link = stack[np.uint32(top)]
-
-
-@inline_function
-def around(x, y, z, wide, high, deep):
-    """Low and high corner of a box from its centre and half size."""
-    return x - wide, y - high, z - deep, x + wide, y + high, z + deep
 
 
 @inline_function

@@ -14,6 +14,9 @@ from batchnav.errors import ArgumentError, few
 from batchnav.runtime.kernels.decorators import cpu_kernel
 from batchnav.scene.id_tiles import FIRST, HEIGHT, PATCH_WIDTH, WIDTH
 from batchnav.scene.material_sampling import FINISH_WIDTH, FIXED, finish_rows
+from batchnav.scene.small_nodes import is_large
+from batchnav.scene.small_patches import SMALL, small_patches
+from batchnav.scene.small_patches import WIDTH as SMALL_WIDTH
 from batchnav.scene.surface import PLAIN
 from batchnav.scene.textures import LEVEL_WIDTH, MATERIAL_WIDTH, ROW, Palette, num_block_rows, num_levels, num_texels
 from batchnav.types import Blocks, Column, Surface, TriangleMesh
@@ -35,7 +38,8 @@ class Appearance(NamedTuple, Generic[Column]):
 
         A (x y z), red | gradient of red, green | gradient of green, blue | gradient of blue, material
 
-    `tint` is a row of `patches` (-1: no tint) and `material` a row of `materials`, both stored as int32 bits.
+    `tint` is a row of `patches` (-1: no tint) and `material` a row of `materials`, both stored as int32 bits. In scenes
+    of `small_nodes.FROM_TRIANGLES` or more most textured triangles have a row of `small_patches` in place of a patch.
     """
 
     normal: Column
@@ -48,7 +52,8 @@ class Appearance(NamedTuple, Generic[Column]):
     """i32 [F]: 1 + number of the goal category (`SceneBank.goal_categories`) whose objects the triangle belongs to; 0:
     none; below 0: the complement (~) of a row of `id_patches`."""
     paint: Column
-    """i32 [F]: row of `patches`, or for a uniform colour the bitwise complement (~) of a row of `materials`."""
+    """i32 [F]: row of `patches`, or for a uniform colour the bitwise complement (~) of a row of `materials`; with the
+    bit `small_patches.SMALL` a row of `small_patches`."""
     patches: Column
     """f32 [R, 16]: texture patches and tints, see above."""
     materials: Column
@@ -66,11 +71,13 @@ class Appearance(NamedTuple, Generic[Column]):
     V, first row of the tile in `id_texels` | width, height (int bits), 0, 0."""
     id_texels: Column
     """i32 [Q, 3]: object id, category and goal of each texel of the tiles."""
+    small_patches: Column
+    """i32 [S, 7]: texture patches of large scenes, see scene/small_patches.py."""
 
 
 PALETTE_FIELDS = ("materials", "levels", "texels", "blocks")
 """Fields that a `Palette` collects."""
-COLOR_FIELDS = ("paint", "patches", *PALETTE_FIELDS)
+COLOR_FIELDS = ("paint", "patches", *PALETTE_FIELDS, "small_patches")
 """Fields that sensors of colour read."""
 ID_FIELDS = ("object_id", "category", "goal")
 """Fields that sensors of ids read."""
@@ -83,6 +90,7 @@ COLUMNS = Appearance(
     (PATCH_WIDTH, torch.float32), (MATERIAL_WIDTH, torch.float32), (LEVEL_WIDTH, torch.int32), (None, torch.int32),
     (ROW, torch.int64),
     (FINISH_WIDTH, torch.int32), (PATCH_WIDTH, torch.float32), (len(ID_FIELDS), torch.int32),
+    (SMALL_WIDTH, torch.int32),
 )  # fmt: skip
 """Number of columns (None: one-dimensional) and dtype of each array."""
 NO_ROWS: Appearance[int] = Appearance(*[0] * len(COLUMNS))
@@ -163,7 +171,7 @@ def appearance_of(
         fields: fields that have rows.
         categories: category numbers of the bank by name; new names are added.
         palette: collects materials and textures.
-        first: first row of the mesh's patches, id patches and id texels in the bank; other fields are not read.
+        first: first row of the mesh's patches of each kind and id texels in the bank; other fields are not read.
         goals: `Appearance.goal` by object id; other objects have 0.
     """
     count, surface = len(mesh.faces), mesh.surface
@@ -184,8 +192,8 @@ def appearance_of(
     if not set(ID_FIELDS).isdisjoint(fields) and surface is not None and surface.tile is not None:
         look = _with_tiles(look, mesh, _common_rows(surface, categories), first, goals)
     if "paint" in fields:
-        paint, patches = _painted(mesh, palette, first.patches, "finish" in fields)
-        look = look._replace(paint=paint, patches=patches)
+        paint, patches, small = _painted(mesh, palette, first, "finish" in fields)
+        look = look._replace(paint=paint, patches=patches, small_patches=small)
     return look
 
 
@@ -234,10 +242,11 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
     """Largest number of rows of each array that a mesh needs."""
     count, surface = len(mesh.faces), mesh.surface
     if surface is None:
-        return Appearance(count, count, count, count, count, 0, 1, 0, 0, 0, 1, 0, 0)
+        return Appearance(count, count, count, count, count, 0, 1, 0, 0, 0, 1, 0, 0, 0)
     num_tiled = 0 if surface.tile is None else int((surface.tile >= 0).sum())
     num_ids = 0 if surface.tile_ids is None else len(surface.tile_ids)
     textured, tinted = _kinds(surface)
+    num_small = int(_small_patches(mesh, textured, tinted)[0].sum())
     rows = np.unique(surface.material)
     used = {surface.materials[m] for m in rows}
     stored = dict[tuple[int, bool], tuple[int, int, int]]()  # by texture, with or without mip levels
@@ -251,8 +260,9 @@ def appearance_rows(mesh: TriangleMesh) -> Appearance[int]:
         sum(num_texels(*size) for size in stored.values()),
     )
     return Appearance(
-        count, count, count, count, count, int(textured.sum() + tinted.sum()), max(len(used), 1), levels, texels,
-        sum(num_block_rows(*size) for size in blocks.values()), max(len(rows), 1), num_tiled, num_ids,
+        count, count, count, count, count, int(textured.sum() + tinted.sum()) - num_small, max(len(used), 1), levels,
+        texels, sum(num_block_rows(*size) for size in blocks.values()), max(len(rows), 1), num_tiled, num_ids,
+        num_small,
     )  # fmt: skip
 
 
@@ -272,13 +282,26 @@ def _kinds(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
     return has_texture[surface.material], tinted
 
 
-def _painted(
-    mesh: TriangleMesh, palette: Palette, first_patch: int, with_finish: bool
+def _small_patches(
+    mesh: TriangleMesh, textured: np.ndarray, tinted: np.ndarray, rows: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`Appearance.paint` i32 [F] and `Appearance.patches` f32 [R, 16] of a mesh."""
-    surface = mesh.surface
+    """Which triangles of a mesh have a small patch, bool [F], and their patches; `rows` as in `small_patches`."""
+    chosen, words = np.zeros(len(textured), np.bool_), np.empty((0, SMALL_WIDTH), np.int32)
+    which = np.flatnonzero(textured & ~tinted) if is_large(len(textured)) else ()
+    if len(which):
+        fits, words = small_patches(mesh, which, rows)
+        chosen[which[fits]], words = True, words[fits]
+    return chosen, words
+
+
+def _painted(
+    mesh: TriangleMesh, palette: Palette, first: Appearance[int], with_finish: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`Appearance.paint` i32 [F], `Appearance.patches` f32 [R, 16] and `Appearance.small_patches` of a mesh."""
+    surface, first_patch, none_small = mesh.surface, first.patches, np.empty((0, SMALL_WIDTH), np.int32)
     if surface is None:
-        return np.full(len(mesh.faces), ~palette.add(PLAIN, ()), np.int32), np.empty((0, PATCH_WIDTH), np.float32)
+        paint = np.full(len(mesh.faces), ~palette.add(PLAIN, ()), np.int32)
+        return paint, np.empty((0, PATCH_WIDTH), np.float32), none_small
     used, places = np.unique(surface.material, return_inverse=True)
     finish = [FIXED] * len(surface.materials)
     if with_finish and surface.finish is not None:
@@ -286,7 +309,12 @@ def _painted(
     rows = np.array([palette.add(surface.materials[m], surface.textures, finish[m]) for m in used], np.int32)
     material = rows[places]
     textured, tinted = _kinds(surface)
+    of_surface = np.zeros(len(surface.materials), np.int32)
+    of_surface[used] = rows
+    is_small, small = _small_patches(mesh, textured, tinted, of_surface)
+    textured = textured & ~is_small
     paint, num_textured = ~material, int(textured.sum())
+    paint[is_small] = SMALL | (np.arange(len(small), dtype=np.int32) + np.int32(first.small_patches))
     links = np.full(len(mesh.faces), -1, np.int32)
     tint_rows = np.arange(tinted.sum(), dtype=np.int32) + np.int32(first_patch + num_textured)
     paint[tinted] = links[tinted] = tint_rows
@@ -302,7 +330,7 @@ def _painted(
         color = np.asarray(surface.color)[tinted, :, :3] / 255.0
         patches[num_textured:] = _linear(mesh, tinted, color)
         bits[num_textured:, MATERIAL] = material[tinted]
-    return paint, patches
+    return paint, patches, small
 
 
 def _near_zero(surface: Surface, textured: np.ndarray) -> np.ndarray:

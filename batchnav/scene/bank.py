@@ -24,10 +24,11 @@ from batchnav.scene.appearance import (
     warn_of_white,
     with_finish,
 )
-from batchnav.scene.bvh import BVH, moved_nodes
+from batchnav.scene.bvh import BVH
 from batchnav.scene.goal_data import GoalData, categories_of, goal_numbers, goals_of, pack_goals
 from batchnav.scene.material_sampling import MaterialLibrary, MaterialSampler
 from batchnav.scene.scene import Scene, warn_of_no_ids
+from batchnav.scene.small_nodes import choose_small, placed_nodes
 from batchnav.scene.textures import Palette
 from batchnav.types import Column
 
@@ -39,7 +40,7 @@ class BVHData(NamedTuple, Generic[Column]):
     """Concatenated BVHs of K scenes: tensors, or the kernel arguments from `view`. Links are rows of these arrays."""
 
     nodes: Column
-    """f32 [M, 16]: nodes, see scene/bvh.py."""
+    """f32 [M, 16]: nodes, see scene/bvh.py. In a bank with a large scene i32 [M, 2, 4], see scene/small_nodes.py."""
     triangles: Column
     """f32 [F, 12]: corners of the triangles, in the order of the leaves."""
     numbers: Column
@@ -213,6 +214,7 @@ class SceneBank:
 
 def pack_bvhs(trees: Sequence[BVH]) -> BVHData[np.ndarray]:
     """Concatenate BVHs as NumPy arrays and offset their links."""
+    is_small = choose_small(trees)
     num_triangles = sum(len(tree.triangles) for tree in trees)
     if num_triangles >= MAX_TRIANGLES:
         raise ArgumentError(
@@ -221,10 +223,11 @@ def pack_bvhs(trees: Sequence[BVH]) -> BVHData[np.ndarray]:
     roots = np.zeros(len(trees), np.int32)
     nodes, numbers, first_node, first_triangle = [], [], 0, 0
     for i, tree in enumerate(trees):
-        roots[i] = first_node
-        nodes.append(moved_nodes(tree.nodes, first_node, first_triangle) if i else tree.nodes)
+        roots[i] = first_node + is_small
+        rows = placed_nodes(tree.nodes, first_node, first_triangle, is_small)
+        nodes.append(rows)
         numbers.append(tree.order + np.int32(first_triangle))
-        first_node += len(tree.nodes)
+        first_node += len(rows)
         first_triangle += len(tree.triangles)
     triangles = np.concatenate([tree.triangles for tree in trees])
     return BVHData(np.concatenate(nodes), triangles, np.concatenate(numbers), roots)

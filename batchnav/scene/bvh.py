@@ -10,7 +10,7 @@ triangle is a row of 12 float32. Triangles are in leaf order.
     triangle  plane 0 (x y z d) | plane 1 (x y z d) | plane 2 (x y z d): see geometry/triangle.py
 
 A link is an int32 stored as bits: the child's row if >= 0, else the leaf ~(first_triangle * 4 + count - 1). Only
-`read_node`, `read_leaf`, `prefetch_child`, `moved_nodes`, `pack_tree` and `unpack_tree` depend on this format.
+`read_node`, `read_leaf`, `moved_nodes`, `pack_tree`, `unpack_tree` and `scene/small_nodes.py` depend on this format.
 
 A tree is packed as one byte for each child, in depth-first order: 0 for a node, 1 to 4 for a leaf of as many triangles.
 Boxes and planes follow from the mesh: unpacking takes a tenth of the time of building.
@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from batchnav.geometry.triangle import PLANE, PLANE_U, triangle_planes
+from batchnav.geometry.triangle import triangle_planes
 from batchnav.runtime.kernels.decorators import cpu_function, cpu_kernel, inline_function, lean_function
-from batchnav.runtime.kernels.intrinsics import float_bits, load4, prefetch
+from batchnav.runtime.kernels.intrinsics import float_bits, load4
 from batchnav.types import TriangleMesh
 
 MAX_LEAF = 4
@@ -73,19 +73,6 @@ def read_leaf(link):
     """First triangle and number of triangles of a leaf, from its (negative) link."""
     leaf = ~link
     return leaf >> np.int32(2), np.int32((leaf & np.int32(3)) + np.int32(1))
-
-
-@inline_function
-def prefetch_child(link, nodes, triangles):
-    """Prefetch the target of a link on the CPU: a node, or the first 128 bytes of a leaf's triangles.
-
-    Branch-free, to avoid mispredictions: it also prefetches row 0 of the other array.
-    """
-    row, first = max(link, np.int32(0)), max(~link, np.int32(0)) >> np.int32(2)
-    prefetch(nodes, row, CENTRE_XY)
-    prefetch(nodes, row, LINKS)  # rows begin 16 bytes after a multiple of 64 in NumPy's allocations
-    prefetch(triangles, first, PLANE)
-    prefetch(triangles, np.int32(first + np.int32(1)), PLANE_U)
 
 
 def moved_nodes(nodes: np.ndarray, first_node: int, first_triangle: int) -> np.ndarray:

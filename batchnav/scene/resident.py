@@ -6,6 +6,7 @@ scenes are resident.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from threading import Lock
 from typing import NamedTuple
@@ -33,7 +34,7 @@ from batchnav.scene.appearance import (
     with_palette,
 )
 from batchnav.scene.bank import MAX_TRIANGLES, BVHData, SceneBank
-from batchnav.scene.bvh import NODE_WIDTH, TRIANGLE_WIDTH, moved_nodes
+from batchnav.scene.bvh import NODE_WIDTH, TRIANGLE_WIDTH
 from batchnav.scene.goal_data import (
     GOAL_COLUMNS,
     NO_GOALS,
@@ -46,6 +47,7 @@ from batchnav.scene.goal_data import (
 )
 from batchnav.scene.material_sampling import MaterialLibrary, MaterialSampler
 from batchnav.scene.scene import Scene, warn_of_no_ids
+from batchnav.scene.small_nodes import LARGEST, fits, is_large, placed_nodes
 from batchnav.scene.textures import MOST_TEXELS, Palette
 
 
@@ -61,6 +63,18 @@ class SceneSize(NamedTuple):
     """Size of `Scene.semantic`, the mesh with the ids; None where ids have no mesh of their own."""
     goals: GoalData[int] = NO_GOALS
     """Size of ObjectNav's goals."""
+    fits_grid: bool = False
+    """Whether a bank with this scene may have small nodes (`scene.small_nodes.fits`)."""
+
+    @property
+    def has_small_nodes(self) -> bool:
+        """Whether a bank of scenes of this size has small nodes."""
+        return self.fits_grid and is_large(self.bvh.triangles)
+
+    @property
+    def bvh_rows(self) -> BVHData[int]:
+        """Number of rows in a bank of scenes of this size: small nodes have a row for the grid."""
+        return self.bvh._replace(nodes=self.bvh.nodes + self.has_small_nodes)
 
     @classmethod
     def of(cls, scene: Scene) -> SceneSize:
@@ -69,7 +83,7 @@ class SceneSize(NamedTuple):
         semantic = None if scene.semantic is None else cls.of(scene.semantic)
         goals = NO_GOALS if scene.goals is None else goal_size(scene.navmesh, scene.goals)
         look, searched = appearance_rows(scene.mesh), search_size(navmesh)
-        return cls(bvh, NavMeshData(*map(len, navmesh)), look, searched, semantic, goals)
+        return cls(bvh, NavMeshData(*map(len, navmesh)), look, searched, semantic, goals, fits(scene.bvh))
 
     def with_appearance(self, fields: Collection[str]) -> SceneSize:
         """Size in a bank that holds only these fields of `Appearance`."""
@@ -85,9 +99,11 @@ class SceneSize(NamedTuple):
     @property
     def num_bytes(self) -> int:
         """Memory of one scene on the device, bytes."""
-        rows = (*self.bvh, *self.navmesh, *self.appearance, *self.goals)
-        columns = (*_BVH_COLUMNS, *NAVMESH_COLUMNS, *APPEARANCE_COLUMNS, *GOAL_COLUMNS)
-        own = sum(n * (width or 1) * dtype.itemsize for n, (width, dtype) in zip(rows, columns, strict=True))
+        rows = (*self.bvh_rows, *self.navmesh, *self.appearance, *self.goals)
+        columns = (*bvh_columns(self.has_small_nodes), *NAVMESH_COLUMNS, *APPEARANCE_COLUMNS, *GOAL_COLUMNS)
+        own = sum(
+            n * math.prod(_row_shape(width)) * dtype.itemsize for n, (width, dtype) in zip(rows, columns, strict=True)
+        )
         return own + (self.semantic.num_bytes if self.semantic else 0)
 
     @classmethod
@@ -97,14 +113,14 @@ class SceneSize(NamedTuple):
         semantic = None
         if any(size.semantic for size in sizes):  # then the scenes of a bank all have a mesh for ids
             semantic = cls.largest(size.semantic or size for size in sizes)
-        bvhs, navmeshes, looks, searches, _, goals = zip(*sizes, strict=True)
+        bvhs, navmeshes, looks, searches, _, goals, fit = zip(*sizes, strict=True)
         navmesh = NavMeshData(*map(max, zip(*navmeshes, strict=True)))
         # Arrays indexed by polygon share their first row; `link_start` has one row more than there are polygons.
         rows = navmesh.link_start
         navmesh = navmesh._replace(polygons=rows, polygon_number=rows, polygon_island=rows, cumulative_area=rows)
         bvh = BVHData(*map(max, zip(*bvhs, strict=True)))
         look, goal_rows = Appearance(*map(max, zip(*looks, strict=True))), GoalData(*map(max, zip(*goals, strict=True)))
-        return cls(bvh, navmesh, look, max(searches), semantic, goal_rows)
+        return cls(bvh, navmesh, look, max(searches), semantic, goal_rows, all(fit))
 
 
 def num_resident_scenes(sizes: Sequence[SceneSize], requested: int, gigabytes: float) -> int:
@@ -155,8 +171,9 @@ class ResidentSceneBank(SceneBank):
             raise ArgumentError(
                 f"num_scenes: found {num_scenes} of {triangles} triangles, expected fewer than {MAX_TRIANGLES} in all"
             )
-        bvh = _arrays(BVHData, scene_size.bvh, _BVH_COLUMNS, num_scenes, device)
-        bvh.roots.copy_(torch.arange(num_scenes, dtype=torch.int64, device="cpu") * scene_size.bvh.nodes)
+        is_small, rows = scene_size.has_small_nodes, scene_size.bvh_rows
+        bvh = _arrays(BVHData, rows, bvh_columns(is_small), num_scenes, device)
+        bvh.roots.copy_(torch.arange(num_scenes, dtype=torch.int64, device="cpu") * rows.nodes + is_small)
         navmesh = _arrays(NavMeshData, scene_size.navmesh, NAVMESH_COLUMNS, num_scenes, device)
         fields, sampler = appearance_fields(appearance), None
         if material_library is not None:
@@ -202,7 +219,7 @@ class ResidentSceneBank(SceneBank):
         """Pinned memory on the CPU for all arrays of one scene."""
         size = self.scene_size
         parts = [
-            (BVHData, size.bvh, _BVH_COLUMNS), (NavMeshData, size.navmesh, NAVMESH_COLUMNS),
+            (BVHData, size.bvh_rows, bvh_columns(size.has_small_nodes)), (NavMeshData, size.navmesh, NAVMESH_COLUMNS),
             *([(GoalData, size.goals, GOAL_COLUMNS)] if self.goals else []),
             (Appearance, size.appearance, APPEARANCE_COLUMNS),
         ]  # fmt: skip
@@ -232,13 +249,16 @@ class ResidentSceneBank(SceneBank):
         if isinstance(self.semantic, ResidentSceneBank):
             self.semantic.replace(scene_index, (scene.semantic or scene)._replace(goals=scene.goals))
         size, fields = self.scene_size, (*BVHData._fields, *NavMeshData._fields)
-        first_bvh = BVHData(*(scene_index * n for n in size.bvh))
+        first_bvh = BVHData(*(scene_index * n for n in size.bvh_rows))
         first_navmesh = NavMeshData(*(scene_index * n for n in size.navmesh))
-        nodes = moved_nodes(scene.bvh.nodes, first_bvh.nodes, first_bvh.triangles)
-        root = np.array([first_bvh.nodes], np.int32)
+        is_small = size.has_small_nodes
+        if is_small and not fits(scene.bvh):
+            raise ArgumentError(f"scene {scene.name!r}: found an extent beyond {LARGEST:g} m, expected less")
+        nodes = placed_nodes(scene.bvh.nodes, first_bvh.nodes, first_bvh.triangles, is_small)
+        root = np.array([first_bvh.nodes + is_small], np.int32)
         numbers = scene.bvh.order + np.int32(first_bvh.triangles)
         arrays = [nodes, scene.bvh.triangles, numbers, root, *moved(scene.navmesh.data, first_navmesh)]
-        names, limits, firsts = list(fields), [*size.bvh, *size.navmesh], [*first_bvh, *first_navmesh]
+        names, limits, firsts = list(fields), [*size.bvh_rows, *size.navmesh], [*first_bvh, *first_navmesh]
         targets = [*self.bvh, *self.navmesh]
         if self.goals is not None:
             first_goals = GoalData(*(scene_index * n for n in size.goals))
@@ -271,8 +291,17 @@ class ResidentSceneBank(SceneBank):
 
 
 _FLOAT, _INT = torch.float32, torch.int32
-_BVH_COLUMNS = BVHData((NODE_WIDTH, _FLOAT), (TRIANGLE_WIDTH, _FLOAT), (None, _INT), (None, _INT))
-"""Number of columns (None: one-dimensional) and dtype of each array."""
+
+
+def bvh_columns(is_small: bool) -> BVHData:
+    """Number of columns (None: one-dimensional; or shape of a row) and dtype of each array of a bank."""
+    nodes = ((2, 4), _INT) if is_small else (NODE_WIDTH, _FLOAT)
+    return BVHData(nodes, (TRIANGLE_WIDTH, _FLOAT), (None, _INT), (None, _INT))
+
+
+def _row_shape(width: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    """Shape of an array's row, from its number of columns."""
+    return () if width is None else width if isinstance(width, tuple) else (width,)
 
 
 def _look(
@@ -301,9 +330,6 @@ def _with_library(
 
 def _arrays(kind, rows, columns, num_scenes: int, device: torch.device):
     """Zeroed tensors for `num_scenes` times `rows`, as the NamedTuple `kind`."""
-    shapes = [
-        (num_scenes * n,) if width is None else (num_scenes * n, width)
-        for n, (width, _) in zip(rows, columns, strict=True)
-    ]
+    shapes = [(num_scenes * n, *_row_shape(width)) for n, (width, _) in zip(rows, columns, strict=True)]
     types = [dtype for _, dtype in columns]
     return kind(*(torch.zeros(s, dtype=t, device=device) for s, t in zip(shapes, types, strict=True)))

@@ -102,6 +102,14 @@ class RGBConfig:
         return ColorNoise(intensity, mean, sigma, self.rgb_noise == "speckle")
 
 
+def paint_of(appearance: Appearance[torch.Tensor] | None) -> Paint:
+    """Kernel arguments for the colours of a bank with colours."""
+    fields = {name: getattr(appearance, name) for name in COLOR_FIELDS}
+    if not len(fields["small_patches"]):
+        fields["small_patches"] = fields["small_patches"].view(-1)
+    return Paint(**{name: view(field) for name, field in fields.items()})
+
+
 class RGBSensor(CameraSensor):
     """u8 [N, 3, H, W]: red, green, blue; 0 for holes."""
 
@@ -147,7 +155,7 @@ class RGBSensor(CameraSensor):
 
     def _bind(self, appearance: Appearance[torch.Tensor] | None, *tensors: torch.Tensor) -> Callable[..., None]:
         """Kernels as a function of the tensors that may change between calls; `tensors` are those of the first call."""
-        paint, (*read, out) = Paint(*(view(getattr(appearance, name)) for name in COLOR_FIELDS)), tensors
+        paint, (*read, out) = paint_of(appearance), tensors
         fine = out if self.requires.scale == 1 else out.new_empty(*out.shape[:2], *tensors[0].shape[1:])
         shade = self._bind_shading(paint, *read, fine)
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from batchnav.geometry.pose import pixel_ray, pixel_spacing
 from batchnav.runtime.kernels.decorators import device_function, inline_function
-from batchnav.runtime.kernels.intrinsics import GROUP, float_bits, fma, load4, load_columns, thread_array
+from batchnav.runtime.kernels.intrinsics import GROUP, bits_float, float_bits, fma, load4, load_columns, thread_array
+from batchnav.scene.small_patches import SMALL, is_small, read_small, small_material
 from batchnav.scene.textures import IN_BLOCKS, SIZE, WRAP_V_SHIFT
 from batchnav.sensors.texture import WRAP_BITS, mip_level, read_blocks, read_level, wrapped
 
@@ -44,6 +45,8 @@ class Paint(NamedTuple):
     levels: Any
     texels: Any
     blocks: Any
+    small_patches: Any
+    """i32 [S, 7]; without rows i32 [0], for which kernels are compiled separately."""
 
 
 @device_function
@@ -156,18 +159,24 @@ def _read_either(level, linear, u, v, flags, paint):
 def color_at(number, depth, ray, place, axes, spacing, paint, trilinear):
     """Red, green and blue, 0 to 255, of a pixel that sees triangle `number` at `depth` along `ray`."""
     patch = paint.paint[np.uint32(number)]
-    material, tint = np.int32(~patch), patch
-    if patch >= 0:
+    material, tint, small = np.int32(~patch), patch, is_small(patch, paint.small_patches)
+    patch = np.int32(patch - SMALL) if small else patch
+    if small:
+        material = small_material(patch, paint.small_patches)
+    elif patch >= 0:
         _, bits = _row(paint.patches, patch, _N)
         material = float_bits(bits)
     red, green, blue, bits = load4(paint.materials, material, _COLOR)
     r, g, b = _FULL, _FULL, _FULL
     first = float_bits(bits)
     if patch >= 0 and first >= 0:
-        row = (
-            _row(paint.patches, patch, _A), _row(paint.patches, patch, _U), _row(paint.patches, patch, _V),
-            _row(paint.patches, patch, _N),
-        )  # fmt: skip
+        if small:
+            row = read_small(patch, paint.small_patches)
+        else:
+            row = (
+                _row(paint.patches, patch, _A), _row(paint.patches, patch, _U), _row(paint.patches, patch, _V),
+                _row(paint.patches, patch, _N),
+            )  # fmt: skip
         texture = load4(paint.materials, material, _TEXTURE)
         u, v, level, share, linear, flags, tint = _look_up(row, texture, depth, ray, place, axes, spacing, trilinear)
         level = max(np.int32(first + level), _FIRST)
@@ -186,6 +195,9 @@ class _Lanes(NamedTuple):
 
     column: Any
     patch: Any
+    """Row of `patches`, of a lane with a small patch any row."""
+    small: Any
+    """Row of `small_patches`; -1: the lane has a whole patch."""
     level: Any
     """Row of `levels`; -1: the patch has no texture."""
     flags: Any
@@ -208,16 +220,20 @@ class _Lanes(NamedTuple):
 def shade_lanes(row, column, depth, triangle, place, axes, paint, tan_half_hfov, trilinear, rgb_out):
     """Write colours u8 [3, H, W] of at most LANES pixels of a row, from `column` on; images are [H, W]."""
     lanes = _Lanes(
-        _ints(), _ints(), _ints(), _ints(), _ints(), _ints(), _floats(), _floats(), _floats(), _floats(), _floats(),
-        _floats(), _floats(), _floats(), _floats(),
+        _ints(), _ints(), _ints(), _ints(), _ints(), _ints(), _ints(), _floats(), _floats(), _floats(), _floats(),
+        _floats(), _floats(), _floats(), _floats(), _floats(),
     )  # fmt: skip
-    count = _collect(row, column, triangle, paint, lanes, rgb_out)
+    count, whole, small = _collect(row, column, triangle, paint, lanes, rgb_out)
     if count == 0:
         return
     padded = np.int32((count + np.int32(GROUP - 1)) & np.int32(-GROUP))  # lanes beyond `count` are shaded and discarded
     for k in range(count, padded):
-        lanes.column[k], lanes.patch[k] = lanes.column[0], lanes.patch[0]
-    texels, blocks, tint = _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes)
+        lanes.column[k], lanes.patch[k], lanes.small[k] = lanes.column[0], lanes.patch[0], lanes.small[0]
+    if small > 0:
+        for k in range(np.int32(0), padded):
+            lanes.patch[k] = lanes.patch[k] if lanes.small[k] < 0 else max(whole, _FIRST)
+    view, kinds = (place, axes, tan_half_hfov), (whole >= 0, small > 0)
+    texels, blocks, tint = _find_places(padded, row, depth, view, kinds, paint, trilinear, lanes)
     if texels:
         _read_nearer(padded, paint.levels, paint.texels, blocks, lanes)
         if trilinear:
@@ -249,20 +265,32 @@ def _put(row, column, red, green, blue, rgb_out):
 
 @inline_function
 def _collect(row, column, triangle, paint, lanes_out, rgb_out):
-    """Write pixels without a patch, and collect those with one; returns the number of collected pixels."""
-    count = np.int32(0)
+    """Write pixels without a patch, and collect those with one.
+
+    Returns the number of collected pixels, the last row of `patches` or -1, and the number of small patches.
+    """
+    count, whole, small = np.int32(0), np.int32(-1), np.int32(0)
     for c in range(np.uint32(column), np.uint32(min(column + LANES, triangle.shape[1]))):
         number, red, green, blue = triangle[row, c], _ZERO, _ZERO, _ZERO
         if number >= 0:
             patch = paint.paint[np.uint32(number)]
             if patch >= 0:
-                lanes_out.column[count], lanes_out.patch[count] = np.int32(c), patch
+                lanes_out.column[count], lanes_out.patch[count], lanes_out.small[count] = (
+                    np.int32(c),
+                    patch,
+                    np.int32(-1),
+                )
+                if is_small(patch, paint.small_patches):
+                    lanes_out.small[count] = np.int32(patch - SMALL)
+                    small = np.int32(small + np.int32(1))
+                else:
+                    whole = patch
                 count = np.int32(count + np.int32(1))
                 continue
             red, green, blue, _ = load4(paint.materials, np.int32(~patch), _COLOR)
         rgb_out[0, row, c], rgb_out[1, row, c] = as_byte(red * _WHITE), as_byte(green * _WHITE)
         rgb_out[2, row, c] = as_byte(blue * _WHITE)
-    return count
+    return count, whole, small
 
 
 @inline_function
@@ -291,22 +319,50 @@ def _vector(columns, k):
 
 
 @inline_function
-def _find_places(padded, row, depth, place, axes, paint, tan_half_hfov, trilinear, lanes_out):
+def _unpack(padded, patches, lanes, corner_out, across_out, down_out, normal_out):
+    """Replace the columns of lanes with a small patch."""
+    for k in range(np.int32(0), padded):
+        small = lanes.small[k]
+        if small >= 0:
+            (a, u), (along_u, v), (along_v, tint), (normal, _) = read_small(small, patches)
+            corner_out[0][k], corner_out[1][k], corner_out[2][k], corner_out[3][k] = a[0], a[1], a[2], u
+            across_out[0][k], across_out[1][k], across_out[2][k] = along_u
+            down_out[0][k], down_out[1][k], down_out[2][k] = along_v
+            across_out[3][k], down_out[3][k] = v, tint
+            normal_out[0][k], normal_out[1][k], normal_out[2][k] = normal
+            normal_out[3][k] = bits_float(small_material(small, patches))
+
+
+@inline_function
+def _find_places(padded, row, depth, view, kinds, paint, trilinear, lanes_out):
     """Find texture coordinates, levels and materials of all lanes.
+
+    Args:
+        padded: number of lanes.
+        row: row of the image.
+        depth: f32 [H, W].
+        view: position and axes of the camera, tan(hfov / 2).
+        kinds: whether there are whole patches, and small ones.
+        paint: what colours depend on.
+        trilinear: True to interpolate between mip levels.
+        lanes_out: lanes.
 
     Returns whether a lane has a texture of texels, whether one has a texture in blocks, and the largest tint or -1.
     """
+    (place, axes, tan_half_hfov), (has_whole, has_small) = view, kinds
     height, width = np.int32(depth.shape[0]), np.int32(depth.shape[1])
     spacing = pixel_spacing(width, tan_half_hfov)
     most_texels, most_blocks, most_tint = np.int32(-1), np.int32(-1), np.int32(-1)
     material = _ints()
     corner, across, down = _quad(), _quad(), _quad()
     normal, color, texture = _quad(), _quad(), _quad()
-    for k in range(np.int32(0), padded, np.int32(GROUP)):
+    for k in range(np.int32(0), padded if has_whole else np.int32(0), np.int32(GROUP)):
         load_columns(paint.patches, lanes_out.patch, np.int32(k), _A, corner)
         load_columns(paint.patches, lanes_out.patch, np.int32(k), _U, across)
         load_columns(paint.patches, lanes_out.patch, np.int32(k), _V, down)
         load_columns(paint.patches, lanes_out.patch, np.int32(k), _N, normal)
+    if has_small:
+        _unpack(padded, paint.small_patches, lanes_out, corner, across, down, normal)
     for k in range(np.int32(0), padded):
         material[k] = float_bits(normal[3][k])
     for k in range(np.int32(0), padded, np.int32(GROUP)):

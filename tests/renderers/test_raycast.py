@@ -19,7 +19,9 @@ from batchnav.renderers import raycast
 from batchnav.renderers import raycast as renderer_module
 from batchnav.renderers.opengl.renderer import OpenGLRenderer
 from batchnav.renderers.raycast import RaycastRenderer
+from batchnav.renderers.rays import RayCaster
 from batchnav.runtime.kernels.arrays import to_device, view
+from batchnav.scene import small_nodes
 from batchnav.scene.bank import BVHData
 from batchnav.scene.bvh import MAX_LEVELS
 from batchnav.scene.mesh import load_mesh
@@ -94,7 +96,9 @@ def test_packets_see_what_single_rays_see(culling, size, hfov, max_depth):
 @pytest.mark.parametrize(
     ("name", "suffix"), [("house_r4", ".ply"), pytest.param("aws_small_house", ".glb", marks=pytest.mark.shared)]
 )
-def test_embree_sees_the_same_house(device, oracle, name, suffix):
+@pytest.mark.parametrize("small", [False, True], ids=["whole", "small"])
+def test_embree_sees_the_same_house(device, oracle, monkeypatch, name, suffix, small):
+    monkeypatch.setattr(small_nodes, "FROM_TRIANGLES", 1 if small else 10**9)
     mesh = load_mesh(oracle(name + suffix))
     walks = np.load(oracle(f"{name}.npz"))["walk_positions"].reshape(-1, 3)
     rng = np.random.default_rng(0)
@@ -109,6 +113,29 @@ def test_embree_sees_the_same_house(device, oracle, name, suffix):
         assert_close(image, np.where(expected < 1e5, expected, 0))
 
 
+def test_small_nodes_see_the_same(device, monkeypatch):
+    """Images and LiDAR through nodes on a grid, from inside and far outside the scenes: equal depths."""
+    house, rng, n = make_house(BENCHMARK_HOUSE), np.random.default_rng(9), 48
+    meshes, scene_id = [soup(2000, 7), house, soup(3, 2), room()], np.arange(n) % 4
+    position = np.where(scene_id[:, None] == 1, rng.uniform(house.vertices.min(0), house.vertices.max(0), (n, 3)), 0.0)
+    position += rng.uniform(-3, 3, (n, 3)) * np.where(np.arange(n) % 5, 1.0, 100.0)[:, None]
+    heading = np.where(np.arange(n) < 12, np.arange(n) * np.pi / 4, rng.uniform(-3, 3, n))
+    poses = scene_id, position, heading
+    angle = np.linspace(0.0, 2.0 * np.pi, 512)
+    table = np.stack([np.cos(angle), np.sin(angle), 0.2 * np.sin(9.0 * angle)], -1)[None].astype(np.float32)
+    found = []
+    for large in (10**9, 1000):
+        monkeypatch.setattr(small_nodes, "FROM_TRIANGLES", large)
+        bank = bank_of(meshes, device)
+        seen = RaycastRenderer(bank, n).visibility(*tensors(device, *poses))
+        scan = RayCaster(bank, n, table, 400.0).cast(*tensors(device, *poses))
+        found.append([bank.bvh.nodes.element_size() * bank.bvh.nodes[0].numel(), *(x.cpu() for x in (*seen, scan))])
+    (whole, depth, triangle, scan), (small, *others) = found
+    assert (whole, small) == (64, 32) and 0.2 < (depth > 0).float().mean() < 0.9
+    assert torch.equal(depth, others[0]) and torch.equal(scan, others[2])
+    assert (triangle != others[1]).float().mean() < 1e-4  # of triangles at one place either may come first
+
+
 @pytest.mark.parametrize("count", [1, 2, 5, 8])
 def test_rows_go_from_the_middle_out(count):
     middle_out = njit(lambda k, count: raycast.middle_out(k, count))
@@ -118,11 +145,13 @@ def test_rows_go_from_the_middle_out(count):
     assert distances == sorted(distances)
 
 
+@pytest.mark.parametrize("small", [False, True], ids=["whole", "small"])
 @pytest.mark.parametrize("lens", [1, 2], ids=["symmetric", "matrix"])
-def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx, lens):
+def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx, lens, small):
     floats = [nb.Array(nb.float32, n, "C") for n in range(4)]
     ints = nb.Array(nb.int32, 1, "C")
-    bvh = nb.NamedTuple((floats[2], floats[2], ints, ints), BVHData)
+    nodes = nb.Array(nb.int32, 3, "C") if small else floats[2]
+    bvh = nb.NamedTuple((nodes, floats[2], ints, ints), BVHData)
     read = (bvh, ints, floats[2], floats[1], floats[1], floats[lens], nb.float32, nb.boolean)
     triangles = nb.Array(nb.int32, 3, "C")
     depth, both = floats[3:], (floats[3], triangles)
@@ -134,6 +163,7 @@ def test_cuda_kernel_has_vector_loads_and_no_float64(compile_ptx, lens):
         ptx = compile_ptx(kernel, *read, *written)
         assert ".f64" not in ptx
         assert ptx.count("ld.global.v4") + ptx.count("ld.global.nc.v4") >= 4 + 3
+        assert ptx.count("prmt") == (12 if small else 0)  # a word's half as a float in one instruction
         assert ptx.count(".local .align") == 1  # the stack, and nothing that spilled into memory
 
 

@@ -10,6 +10,7 @@ import torch
 import batchnav.scene.scene as scenes
 from batchnav.errors import ArgumentError, DeviceError, MeshError, NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.scene import small_nodes
 from batchnav.scene.bank import SceneBank, pack_bvhs
 from batchnav.scene.bvh import MAX_LEAF, MAX_LEVELS, build_bvh
 from batchnav.scene.scene import make_scene
@@ -62,6 +63,30 @@ MESHES = {
     ),
     "nearly flat": sheet(600, 1e-37),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_small_nodes_contain_their_boxes(name):
+    """Boxes grow by two cells and rounding at most; links count the grid's row."""
+    nodes = build_bvh(MESHES[name]).nodes
+    rows = small_nodes.small_nodes(nodes)
+    (origin, cell), first = rows.view(np.float32)[0, :, :3].astype(float), 100
+    for row, side, link, (low, high), _ in walk(nodes):
+        words = rows[row + 1].ravel()[[side, 2 + side, 4 + side]].view(np.uint32)
+        found = origin + (words & 0xFFFF) * cell, origin + (words >> 16) * cell
+        assert (found[0] <= low - 0.99 * cell).all() and (found[1] >= high + 0.99 * cell).all()
+        assert (found[0] >= low - 2.01 * cell).all() and (found[1] <= high + 2.01 * cell).all()
+        assert rows[row + 1, 1, 2 + side] == (link + 1 if link >= 0 else link)
+    moved = small_nodes.placed_nodes(nodes, first, 7, True)[1:, 1, 2:] - rows[1:, 1, 2:]
+    assert set(np.unique(moved)) <= {first, -4 * 7}
+
+
+def test_large_scenes_have_small_nodes(monkeypatch):
+    monkeypatch.setattr(small_nodes, "FROM_TRIANGLES", 50)
+    small, large = build_bvh(soup(49)), build_bvh(soup(50))
+    wide = build_bvh(soup(60, spread=300.0))
+    for trees, kind in (([small], 2), ([small, large], 3), ([large, wide], 2)):
+        assert pack_bvhs(trees).nodes.ndim == kind
 
 
 @pytest.mark.parametrize("name", MESHES)

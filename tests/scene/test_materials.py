@@ -512,7 +512,7 @@ def test_a_triangle_takes_no_more_than_it_has():
     assert len(packed.patches) == 1 + 2 + 2 * 2 and len(packed.normal) == 0
     assert len(packed.materials) == 2 and len(packed.levels) == 3
     white = pack_appearance(meshes()[:1], COLOR_FIELDS, {"": 0})
-    assert [len(array) for array in white] == [0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0]
+    assert [len(array) for array in white] == [0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0]
 
 
 def test_rows_are_known_before_they_are_made():

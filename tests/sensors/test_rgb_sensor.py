@@ -11,6 +11,7 @@ from render_reference import pixel_directions
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError
 from batchnav.geometry.pose import camera_axes, pixel_ray, pixel_spacing, tan_half
+from batchnav.scene import small_nodes
 from batchnav.scene.appearance import COLOR_FIELDS
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.blocks import compress, decompress
@@ -22,7 +23,7 @@ from batchnav.sensors.depth import DepthConfig
 from batchnav.sensors.frame import GivenImages
 from batchnav.sensors.rgb import RGBConfig, RGBSensor
 from batchnav.sensors.sensor import Cameras
-from batchnav.sensors.shade import LANES, Paint, as_byte, color_at
+from batchnav.sensors.shade import LANES, as_byte, color_at
 from batchnav.types import Material, Surface, Texture
 
 RANDOM = np.random.default_rng(5)
@@ -50,6 +51,12 @@ def surface(**sampler):
 def painted(look):
     scene = room_scene()
     return scene._replace(mesh=scene.mesh._replace(surface=look))
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "small"])
+def form(request, monkeypatch):
+    """Patches and nodes of scenes below and above the size of large ones."""
+    monkeypatch.setattr(small_nodes, "FROM_TRIANGLES", 1 if request.param else 10**9)
 
 
 def views(bank, camera, scene=0, settings=None, names=("rgb",), renderer="raycast"):
@@ -270,6 +277,7 @@ def test_textures_of_both_kinds_share_a_row_of_pixels(device):
 
 @pytest.mark.parametrize("blocks", [False, True])
 @pytest.mark.parametrize("tinted", [False, True])
+@pytest.mark.usefixtures("form")
 def test_single_pixels_equal_lanes_of_pixels(tinted, blocks):
     """Textured and uniform triangles in rows of two groups of pixels and one pixel more."""
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8) if tinted else None
@@ -281,7 +289,7 @@ def test_single_pixels_equal_lanes_of_pixels(tinted, blocks):
     bank, camera = SceneBank.pack([scene], "cpu", COLOR_FIELDS), CameraConfig(5, 2 * LANES + 1)
     found, depth, triangle = views(bank, camera)
     assert set(np.unique(triangle % 2)) == {0, 1}
-    paint = Paint(*(getattr(bank.appearance, name).numpy() for name in Paint._fields))
+    paint = rgb.paint_of(bank.appearance)
     eyes, expected = np.float32(POSITIONS) + np.float32([0, camera.camera_height, 0]), np.empty_like(found)
     each_alone(depth, triangle, eyes, HEADINGS, paint, tan_half(camera.hfov_deg), expected)
     assert np.abs(found.astype(int) - expected).max() <= 1  # products and sums are rounded in another order
@@ -296,6 +304,7 @@ def test_holes_are_black_and_surfaces_without_colour_white(device, caplog):
     assert (observe(*make_frame(bank, bodies, CameraConfig(8, 8), ["rgb"]))["rgb"] == 0).all()
 
 
+@pytest.mark.usefixtures("form")
 def test_a_slot_renders_as_its_scene(device):
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
     other = in_blocks(surface(minify="linear")._replace(color=color))[0]
@@ -306,6 +315,26 @@ def test_a_slot_renders_as_its_scene(device):
         bank.replace(slot, scene)
         packed = SceneBank.pack([scene], device, COLOR_FIELDS)
         np.testing.assert_array_equal(views(bank, camera, slot)[0], views(packed, camera)[0])
+
+
+def test_small_patches_show_what_whole_ones_do(device, monkeypatch):
+    """Up to the rounding of weights; triangles with vertex colours and those of many texels keep whole patches."""
+    color, camera = np.full((12, 3, 4), 255, np.uint8), CameraConfig(40, 2 * LANES + 1)
+    color[:3] = RANDOM.integers(0, 256, (3, 3, 4), np.uint8)
+    for look, least in ((surface(), 10), (surface()._replace(color=color), 7), (surface(wrap=("clamp", "mirror")), 10)):
+        found = []
+        for large in (10**9, 1):
+            monkeypatch.setattr(small_nodes, "FROM_TRIANGLES", large)
+            bank = SceneBank.pack([painted(look)], device, COLOR_FIELDS)
+            found.append((*views(bank, camera), len(bank.appearance.small_patches)))
+            assert list(map(len, bank.appearance)) == list(
+                SceneSize.of(bank.scenes[0]).with_appearance(COLOR_FIELDS)[2]
+            )
+        (whole, *seen, none), (small, *same, count) = found
+        assert all(map(np.array_equal, seen, same)) and none == 0 and least <= count <= 12
+        assert np.abs(whole.astype(int) - small).max() <= CLOSE and (whole == small).mean() > 0.98
+    wide = painted(surface()._replace(textures=(Texture(np.tile(smooth(96, 160), (40, 100, 1))),)))
+    assert len(SceneBank.pack([wide], device, COLOR_FIELDS).appearance.small_patches) < 12
 
 
 def test_scenes_share_a_bank(device):
@@ -377,17 +406,19 @@ def test_in_an_environment():
     assert env.bank.appearance_fields == set(COLOR_FIELDS) and not len(env.bank.appearance.normal)
     box = env.single_observation_space["rgb"]
     assert box.dtype == "uint8" and box.shape == (3, 12, 16) and box.high.max() == 255
-    with pytest.raises(ArgumentError, match="without appearance of blocks, levels, materials, paint, patches, texels"):
+    with pytest.raises(ArgumentError, match="without appearance of blocks, levels, materials, paint, patches, small_"):
         NavEnv(SceneBank.pack([scene], appearance=("normal",)), 2, sensors=("rgb",))
     spec = RGBSensor(CameraConfig(6, 9)).spec
     assert {spec.stored_on(torch.device(kind)) for kind in ("cpu", "cuda")} == {torch.uint8}
 
 
-def test_cuda_kernel_has_no_float64(compile_ptx):
+@pytest.mark.parametrize("small", [1, 2], ids=["whole", "small"])
+def test_cuda_kernel_has_no_float64(compile_ptx, small):
     images, ids = nb.Array(nb.float32, 3, "C"), nb.Array(nb.int32, 3, "C")
     ints, rows, angles = nb.Array(nb.int32, 1, "C"), nb.Array(nb.float32, 2, "C"), nb.Array(nb.float32, 1, "C")
     blocks = nb.Array(nb.int64, 2, "C")
-    paint = nb.NamedTuple((ints, rows, rows, nb.Array(nb.int32, 2, "C"), ints, blocks), rgb.Paint)
+    levels, patches = nb.Array(nb.int32, 2, "C"), nb.Array(nb.int32, small, "C")
+    paint = nb.NamedTuple((ints, rows, rows, levels, ints, blocks, patches), rgb.Paint)
     out = nb.Array(nb.uint8, 4, "C")
     ptx = compile_ptx(rgb._rgb_cuda, images, ids, rows, angles, angles, angles, paint, nb.boolean, out)
     assert ".f64" not in ptx and "div.rn" not in ptx
