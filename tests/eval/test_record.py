@@ -1,14 +1,18 @@
-"""The record's entries are trainings that the command line accepts."""
+"""The record: its entries are trainings that the command line accepts; what a call measures, prints and appends."""
 
+import dataclasses
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from batchnav.cartpole.program import CartPoleRun
 from batchnav.config import load_config
+from batchnav.errors import ArgumentError
 from batchnav.runtime.bundled import find_config
 from batchnav.training import start
-from eval.record.run import load_entries
+from eval.record.run import POINTS, Options, curve_of, load_entries, main
 
 ENTRIES = load_entries()
 
@@ -27,3 +31,36 @@ def test_stages_of_an_entry_are_commands_of_train(name):
         assert getattr(found, stage.algorithm).total_frames == stage.frames
         assert found.init_from == ("" if before is None else str(before))
         before = Path(str(number))
+
+
+def test_a_seed_that_misses_its_bar_is_a_row_with_its_curve(tmp_path, capsys):
+    """CartPole for two updates; a second call finds the folders of seeds that were measured."""
+    short = tmp_path / "short.yaml"
+    short.write_text("base: cartpole_cpu\nppo: {total_frames: 4096}\n")
+    entries = tmp_path / "entries.yaml"
+    entries.write_text(
+        "short: {title: Short, bars: {return: 475.0}, task: cartpole, device: cpu, "
+        f"stages: [{{frames: 4096, options: {short}}}]}}\n"
+    )
+    options = Options(("short",), (0, 1), tmp_path / "out", entries)
+    main(options)
+    assert "return" in (text := capsys.readouterr().out) and "misses the bar of 475" in text
+    rows = [json.loads(line) for line in (tmp_path / "out" / "record.jsonl").read_text().splitlines()]
+    assert [row["params"]["seed"] for row in rows] == [0, 1]
+    for row in rows:
+        assert row["params"]["frames"] == 4096 and 0.0 < row["params"]["val_return"] < 475.0
+        curve = row["curve"]
+        assert len(curve["seconds"]) == len(curve["values"]) == 2
+        assert 0.0 < curve["seconds"][0] < curve["seconds"][1] <= row["value"] + 1e-3
+    with pytest.raises(ArgumentError, match="expected none, so that the record begins empty"):
+        main(options)
+    with pytest.raises(ArgumentError, match=r"entry: found 'shorter', expected one of short"):
+        main(dataclasses.replace(options, names=("shorter",)))
+
+
+def test_curves_have_at_most_as_many_points_as_a_row_keeps():
+    seconds, values = np.arange(1.0, 1001.0), np.linspace(0.0, 1.0, 1000)
+    curve = curve_of(seconds, values)
+    assert len(curve["seconds"]) == POINTS and np.all(np.diff(curve["values"]) > 0.0)
+    assert np.mean(curve["values"]) == pytest.approx(0.5, abs=1e-3)
+    assert curve_of(seconds[:0], values[:0]) == {"seconds": [], "values": []}
