@@ -48,7 +48,8 @@ AGENTS = {
         _trained("pointnav_depth_cpu", "frames=5001216"),
     ),
     "objectnav": tuple(
-        _evaluated(name, "objectnav") for name in ("objectnav_rgbd_small", "map_searcher", "shortest_path", "random")
+        _evaluated(name, "objectnav")
+        for name in ("objectnav_rgbd_small", "objectnav_mask_small", "map_searcher", "shortest_path", "random")
     ),
     "imagenav": tuple(_evaluated(name, "imagenav") for name in ("imagenav_rgb_small", "shortest_path", "random")),
 }

@@ -240,7 +240,14 @@ def test_older_versions_of_pytorch_are_refused(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["pointnav_h200", "pointnav_plan_small", "pointnav_waypoint_small", "objectnav_rgbd_small", "imagenav_rgb_small"],
+    [
+        "pointnav_h200",
+        "pointnav_plan_small",
+        "pointnav_waypoint_small",
+        "objectnav_mask_small",
+        "objectnav_rgbd_small",
+        "imagenav_rgb_small",
+    ],
 )
 def test_bundled_policies_act_alike(name, tmp_path):
     path = tmp_path / "policy.onnx"

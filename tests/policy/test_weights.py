@@ -72,6 +72,7 @@ def test_weights_in_bfloat16_take_half_the_space_and_load_as_float32(policy, sav
         ("pointnav_h200", 10_988_085),
         ("pointnav_plan_small", 459_253),
         ("pointnav_waypoint_small", 459_253),
+        ("objectnav_mask_small", 944_120),
         ("objectnav_rgbd_small", 2_907_655),
         ("imagenav_rgb_small", 2_701_111),
     ],
@@ -83,7 +84,13 @@ def test_the_bundled_policies_act(name, parameters):
     agent.reset(2)
     goal, image = torch.tensor([[0.0, 0.0], [5.0, 0.0]]), torch.full((2, 3, 64, 64), 128, dtype=torch.uint8)
     seen = {"depth": torch.full((2, 1, 64, 64), 0.5), "pointgoal": goal, "waypoint": goal, "gps": goal}
-    seen |= {"compass": goal[:, :1], "objectgoal": torch.tensor([0, 5]), "rgb": image, "imagegoal": image}
+    seen |= {
+        "goal_mask": torch.zeros(2, 1, 64, 64),
+        "compass": goal[:, :1],
+        "objectgoal": torch.tensor([0, 5]),
+        "rgb": image,
+        "imagegoal": image,
+    }
     action = agent.act({name: value for name, value in seen.items() if name in agent.network.observation_shapes})
     assert action.shape == (2,)
 
