@@ -22,7 +22,13 @@ import numpy as np
 from numba import prange
 
 from batchnav.geometry.triangle import triangle_planes
-from batchnav.runtime.kernels.decorators import cpu_function, cpu_kernel, inline_function, lean_function
+from batchnav.runtime.kernels.decorators import (
+    cpu_function,
+    cpu_kernel,
+    device_function,
+    inline_function,
+    lean_function,
+)
 from batchnav.runtime.kernels.intrinsics import float_bits, load4
 from batchnav.types import TriangleMesh
 
@@ -34,6 +40,8 @@ it for any mesh that fits in memory; a SAH split that would violate it is replac
 
 _MOST_BINS, _FEWEST_BINS, _TRIANGLES_PER_BIN = 128, 8, 2
 """Number of bins by number of triangles: with many triangles more bins cost little and find gaps that 16 bins miss."""
+_IN_PARTS, _NUM_PARTS = 200_000, 64
+"""Number of triangles from which a tree is built in parts, and number of parts."""
 _FLAT = np.float32(1e-30)
 """Smallest extent of centres that is binned; the reciprocal of a smaller extent may not be finite."""
 _TRIANGLE_COST = np.float32(0.7)
@@ -97,7 +105,7 @@ class _Scratch(NamedTuple):
 
 
 def build_bvh(mesh: TriangleMesh) -> BVH:
-    """Build the BVH on one thread, about 2 s for a million triangles."""
+    """Build the BVH, about 2 s of one core for a million triangles; large trees in parts, on all threads."""
     corners, slack = mesh.vertices[mesh.faces], slack_of(float(np.abs(mesh.vertices[mesh.faces.ravel()]).max()))
     boxes = np.empty((len(corners), 6), np.float32)
     a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]  # faster than a reduction over three corners
@@ -105,10 +113,23 @@ def build_bvh(mesh: TriangleMesh) -> BVH:
     np.maximum(np.maximum(a, b), c, out=boxes[:, 3:])
     order = np.arange(len(corners), dtype=np.int32)
     nodes = np.zeros((max(1, len(corners) - 1), 16), np.float32)
-    num_nodes = _build(np.float32(slack), boxes, order, nodes, nodes.view(np.int32))
+    build = _build if len(corners) < _IN_PARTS else _build_large
+    num_nodes = build(np.float32(slack), boxes, order, nodes, nodes.view(np.int32))
     triangles = np.empty((len(corners), 12), np.float32)
     _pack_triangles(corners, order, slack, triangles)
     return BVH(nodes[:num_nodes].copy(), triangles, order)
+
+
+def _build_large(
+    slack: np.float32, boxes: np.ndarray, order: np.ndarray, nodes_out: np.ndarray, links_out: np.ndarray
+) -> int:
+    """`_build` with the same result, on all threads."""
+    parts, counts = np.zeros((_NUM_PARTS, 3), np.int64), np.zeros(_NUM_PARTS, np.int64)
+    tree, top = np.zeros((_NUM_PARTS, 2), np.int64), np.zeros((_NUM_PARTS, NODE_WIDTH), np.float32)
+    parts = parts[: _split_top(_NUM_PARTS, slack, boxes, order, parts, tree, top)]
+    nodes = np.zeros((len(order), NODE_WIDTH), np.float32)
+    _build_parts(parts, slack, boxes, order, nodes, nodes.view(np.int32), counts)
+    return _join_parts(tree, parts, counts, top, nodes, nodes.view(np.int32), nodes_out, links_out)
 
 
 def pack_tree(tree: BVH) -> np.ndarray:
@@ -230,24 +251,110 @@ def _pack_triangles(corners, order, slack, triangles_out):
                 triangles_out[i, 4 * p + k] = planes[p][k]
 
 
+@cpu_kernel
+def _build_parts(parts, slack, boxes_out, order_out, nodes_out, links_out, counts_out):
+    """Build the subtrees of ranges i64 [P, 3] (begin, end, interior levels left); each has its rows from `begin` on.
+
+    A subtree's links count from its own first row. `counts_out`: number of its nodes, 0 for a leaf.
+    """
+    for i in prange(len(parts)):
+        begin, end, levels = parts[i, 0], parts[i, 1], parts[i, 2]
+        nodes, links = nodes_out[begin:end], links_out[begin:end]
+        counts_out[i] = _build_range(begin, end, levels, False, slack, boxes_out, order_out, nodes, links)
+
+
+@cpu_function
+def _split_top(num_parts, slack, boxes_out, order_out, parts_out, tree_out, nodes_out):
+    """Split the largest range until there are `num_parts`, or all may be leaves.
+
+    Returns the number of parts. `tree_out`, i64 [P, 2]: their children, ~part for a range. `parts_out`, i64
+    [P, 3]: see `_build_parts`. `nodes_out`, f32 [P, 16]: boxes of the children.
+    """
+    scratch = _scratch()
+    owner, rows, count = np.zeros((num_parts, 2), np.int64), 0, 1
+    parts_out[0, 0], parts_out[0, 1], parts_out[0, 2] = 0, len(order_out), MAX_LEVELS
+    while count < num_parts:
+        k = np.argmax(parts_out[:count, 1] - parts_out[:count, 0])
+        begin, end, levels = parts_out[k, 0], parts_out[k, 1], parts_out[k, 2]
+        if end - begin <= MAX_LEAF:
+            break
+        middle = _split(begin, end, levels, rows == 0, scratch, boxes_out, order_out)
+        _union(0, begin, middle, boxes_out, scratch.sides)
+        _union(1, middle, end, boxes_out, scratch.sides)
+        _set_children(rows, scratch.sides, 0, 1, slack, nodes_out)
+        if rows:
+            tree_out[owner[k, 0], owner[k, 1]] = rows
+        tree_out[rows, 0], tree_out[rows, 1] = ~k, ~count
+        parts_out[k, 1], parts_out[k, 2] = middle, levels - 1
+        parts_out[count, 0], parts_out[count, 1], parts_out[count, 2] = middle, end, levels - 1
+        owner[k, 0], owner[k, 1], owner[count, 0], owner[count, 1] = rows, 0, rows, 1
+        rows, count = rows + 1, count + 1
+    return count
+
+
+@cpu_function
+def _join_parts(tree, parts, counts, top, nodes, links, nodes_out, links_out):
+    """Write the nodes of the top and of all parts in depth-first order. Returns their number."""
+    waiting = np.empty((MAX_LEVELS + 2, 3), np.int64)  # child of `tree`, row of its parent, side
+    waiting[0, 0], waiting[0, 1], waiting[0, 2] = 0, -1, 0
+    depth, rows = 1, np.int64(0)
+    while depth:
+        depth -= 1
+        child, parent, side = waiting[depth, 0], waiting[depth, 1], waiting[depth, 2]
+        if parent >= 0:
+            links_out[parent, 12 + side] = rows
+        if child >= 0:
+            nodes_out[rows] = top[child]
+            for other in range(1, -1, -1):  # the first child comes next
+                waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = tree[child, other], rows, other
+                depth += 1
+            rows += 1
+            continue
+        begin, end = parts[~child, 0], parts[~child, 1]
+        if counts[~child] == 0:
+            links_out[parent, 12 + side] = ~np.int32(begin * 4 + (end - begin - 1))
+        for k in range(counts[~child]):
+            nodes_out[rows + k] = nodes[begin + k]
+            for other in range(12, 14):
+                link = links[begin + k, other]
+                links_out[rows + k, other] = link + rows if link >= 0 else link
+        rows += counts[~child]
+    return rows
+
+
 @cpu_function
 def _build(slack, boxes_out, order_out, nodes_out, links_out):
     """Write nodes in depth-first order, and sort boxes and order by leaf. Returns the number of nodes."""
-    count = len(order_out)
-    scratch = _Scratch(
+    return _build_range(0, len(order_out), MAX_LEVELS, True, slack, boxes_out, order_out, nodes_out, links_out)
+
+
+@device_function
+def _scratch():
+    """Scratch memory for `_split`."""
+    return _Scratch(
         np.empty((3, _MOST_BINS, 7), np.float32), np.empty((2, 6), np.float32), np.empty(_MOST_BINS, np.float32),
         np.empty((3, 3), np.float32),
     )  # fmt: skip
-    if count == 1:  # both children are the same leaf
-        _set_children(0, boxes_out, 0, 0, slack, nodes_out)
-        links_out[0, 12] = links_out[0, 13] = ~np.int32(0)
+
+
+@device_function
+def _build_range(first, last, levels, is_root, slack, boxes_out, order_out, nodes_out, links_out):
+    """Write the nodes of the triangles from `first` to `last`, excluded, in depth-first order. Returns their number.
+
+    The root of a tree is an interior node; a subtree may be a leaf, without nodes.
+    """
+    scratch, begin, end, levels = _scratch(), np.int64(first), np.int64(last), np.int64(levels)
+    if is_root and end - begin == 1:  # both children are the same leaf
+        _set_children(0, boxes_out, begin, begin, slack, nodes_out)
+        links_out[0, 12] = links_out[0, 13] = ~np.int32(begin * 4)
         return 1
     # Tasks: begin, end, remaining interior levels including this one, parent's row, side. At most one per level waits.
     tasks = np.empty((MAX_LEVELS + 2, 5), np.int64)
-    begin, end, levels = np.int64(0), np.int64(count), np.int64(MAX_LEVELS)
     parent, side, waiting, rows = np.int64(-1), 0, 0, np.int64(0)
     while True:
-        middle = _split(begin, end, levels, parent < 0, scratch, boxes_out, order_out)
+        middle = _split(begin, end, levels, is_root and parent < 0, scratch, boxes_out, order_out)
+        if middle < 0 and parent < 0:
+            return 0
         if middle < 0:
             links_out[parent, 12 + side] = ~np.int32(begin * 4 + (end - begin - 1))
         else:

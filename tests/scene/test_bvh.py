@@ -10,7 +10,7 @@ import torch
 import batchnav.scene.scene as scenes
 from batchnav.errors import ArgumentError, DeviceError, MeshError, NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
-from batchnav.scene import small_nodes
+from batchnav.scene import bvh, small_nodes
 from batchnav.scene.bank import SceneBank, pack_bvhs
 from batchnav.scene.bvh import MAX_LEAF, MAX_LEVELS, build_bvh
 from batchnav.scene.scene import make_scene
@@ -79,6 +79,14 @@ def test_small_nodes_contain_their_boxes(name):
         assert rows[row + 1, 1, 2 + side] == (link + 1 if link >= 0 else link)
     moved = small_nodes.placed_nodes(nodes, first, 7, True)[1:, 1, 2:] - rows[1:, 1, 2:]
     assert set(np.unique(moved)) <= {first, -4 * 7}
+
+
+@pytest.mark.parametrize("name", ["many", "same", "geometric", "five"])
+def test_parts_give_the_same_tree(name, monkeypatch):
+    expected = build_bvh(MESHES[name])
+    monkeypatch.setattr(bvh, "_IN_PARTS", 5)
+    for found, array in zip(build_bvh(MESHES[name]), expected, strict=True):
+        assert found.tobytes() == array.tobytes()
 
 
 def test_large_scenes_have_small_nodes(monkeypatch):
