@@ -164,7 +164,7 @@ def _by_objects(mesh: TriangleMesh, corners: np.ndarray, normal: np.ndarray) -> 
     objects = _objects_of(mesh)
     if len(objects) < 2:
         return None
-    rests = {up: _resting(corners @ rotation_of(up).T, normal @ rotation_of(up).T, objects) for up in _AXES}
+    rests = {up: _resting(_turned(corners, up), _turned(normal, up), objects) for up in _AXES}
     first, second = sorted(rests, key=rests.__getitem__, reverse=True)[:2]
     share, best = rests["y"], rests[first]
     is_few = len(objects) < _FEWEST_OBJECTS
@@ -176,6 +176,11 @@ def _by_objects(mesh: TriangleMesh, corners: np.ndarray, normal: np.ndarray) -> 
     if rests[second] > best - _CLEARER or is_few:
         return None, f"{fact}, {best:.0%} if another axis points up"
     return first, f"{fact}, {best:.0%} if it is turned"
+
+
+def _turned(vectors: np.ndarray, up: Up) -> np.ndarray:
+    """Vectors f64 [..., 3], turned so that an axis points up; one product of matrices for all of them."""
+    return (vectors.reshape(-1, 3) @ rotation_of(up).T).reshape(vectors.shape)
 
 
 def _objects_of(mesh: TriangleMesh) -> list[np.ndarray]:
@@ -242,9 +247,8 @@ def _sideways(corners: np.ndarray, normal: np.ndarray) -> tuple[Up | None, str] 
     if not low <= narrow <= high or extent[1] < max(_TALL, 1.3 * narrow) or area[1] >= max(area[0], area[2]):
         return None
     axes: tuple[Up, Up] = ("x", "-x") if area[0] > area[2] else ("z", "-z")
-    turn = rotation_of(axes[0]).T
-    upright = corners @ turn
-    level = _Level.of(upright, normal @ turn)
+    upright = _turned(corners, axes[0])
+    level = _Level.of(upright, _turned(normal, axes[0]))
     up: Up | None = axes[bool(_upside_down(upright, level))]
     if max(extent[0], extent[2]) < _TALL or max(level.columns.standing, level.columns.hanging) < _HANGING:
         up = None
