@@ -152,7 +152,7 @@ def _measure_goals(scene: Scene, options: Options, params: dict) -> list[dict]:
         known = np.unique(ids[ids > 0])[:objects]
         surface = scene.mesh.surface._replace(object_id=np.where(np.isin(ids, known), ids, 0).astype(np.int32))
         some = scene._replace(mesh=scene.mesh._replace(surface=surface))
-        return len(search_goals(some, rules.view_points, labels, device))
+        return len(next(search_goals([some], rules.view_points, labels, device)))
 
     search(1)  # compiles
     seconds = timed(lambda: search(options.objects))

@@ -14,6 +14,7 @@ from batchnav.navmesh import batch
 from batchnav.navmesh.data import MIDDLE_ROW, POLYGON_ROW, PORTAL_ROW, WALL, pack, records
 from batchnav.navmesh.file import single_tile_file
 from batchnav.navmesh.heap import search_scratch, search_size
+from batchnav.navmesh.lower import lowered
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.kernels.arrays import to_device, view
@@ -54,6 +55,25 @@ def test_snap(rooms):
     np.testing.assert_allclose(rooms.snap(points), expected, atol=ROUNDING)
     np.testing.assert_array_equal(rooms.snap(points.astype(np.float64)), rooms.snap(points))
     assert rooms.snap(points[0]).shape == (3,)
+
+
+@pytest.mark.plain
+def test_points_are_lowered_until_they_are_navigable(rooms):
+    """The first navigable height of each point, inside and outside of the floor, on edges and above the table."""
+    side = np.linspace(-0.3, 8.3, 15)
+    edges = [(0.0, 2.0), (0.009, 2.0), (-0.009, 1.0), (-0.011, 1.0), (4.0, 0.5), (1.0, 0.0)]
+    ground = np.array([*((x, z) for x in side for z in side / 2.0), *edges])
+    points = np.insert(ground, 1, np.linspace(0.2, 3.1, len(ground)), axis=1)
+    expected = np.full(len(points), np.nan)
+    for turn in range(6, -1, -1):
+        at = points - [0.0, 0.4 * turn, 0.0]
+        found = rooms.is_navigable(at.astype(np.float32), 0.9 if turn == 0 else 0.3)
+        expected[found] = at[found, 1]
+    rows, below = lowered(rooms, points, 0.9, 0.3, 0.4, 6)
+    np.testing.assert_array_equal(rows, np.flatnonzero(np.isfinite(expected)))
+    np.testing.assert_allclose(below[:, 1], expected[rows], atol=1e-12)
+    np.testing.assert_array_equal(below[:, [0, 2]], points[rows][:, [0, 2]])
+    assert 0 < len(rows) < len(points) and len(lowered(rooms, points[:0], 0.9, 0.3, 0.4, 6)[0]) == 0
 
 
 @pytest.mark.plain

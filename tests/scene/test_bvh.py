@@ -12,7 +12,7 @@ from batchnav.errors import ArgumentError, DeviceError, MeshError, NavMeshError
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.scene import bvh, small_nodes
 from batchnav.scene.bank import SceneBank, pack_bvhs
-from batchnav.scene.bvh import MAX_LEAF, MAX_LEVELS, build_bvh
+from batchnav.scene.bvh import MAX_LEAF, MAX_LEVELS, build_bvh, build_bvhs
 from batchnav.scene.scene import make_scene
 from batchnav.types import TriangleMesh
 
@@ -156,6 +156,14 @@ def test_packing_moves_links():
         assert [(a + first, n) for a, n, *_ in alone] == [(a, n) for a, n, *_ in packed]
         np.testing.assert_array_equal(data.triangles[first : first + len(tree.triangles)], tree.triangles)
         first += len(tree.triangles)
+
+
+def test_trees_that_are_built_together_are_those_built_alone():
+    meshes = [MESHES[name] for name in ("five", "one", "many", "nearly flat")]
+    for together, mesh in zip(build_bvhs(meshes), meshes, strict=True):
+        for one, other in zip(together, build_bvh(mesh), strict=True):
+            assert one.tobytes() == other.tobytes()  # links as float32 may be NaN
+    assert build_bvhs([]) == []
 
 
 def floor(size=4.0) -> TriangleMesh:

@@ -9,6 +9,7 @@ from render_reference import visibility_reference
 
 import batchnav
 from batchnav.errors import ArgumentError, ConfigError
+from batchnav.geometry.pose import tan_half
 from batchnav.procedural import make_house
 from batchnav.renderers.raycast import RaycastRenderer
 from batchnav.scene.bank import BVHData, SceneBank
@@ -190,13 +191,16 @@ def pixels_of(scene, position, heading, object_id, device="cpu", pitch=0.0, imag
     mesh = scene.mesh
     points = mesh.vertices[mesh.faces[mesh.surface.object_id == object_id]].reshape(-1, 3)
     n = len(heading)
-    boxes = np.tile(points.min(0), (n, 1)), np.tile(points.max(0), (n, 1))
-    views = object_pixels.make_views(
-        np.asarray(position, float), np.asarray(heading, np.float32), pitch, np.zeros(n, int), boxes, image,
-        **limits,
+    objects = object_pixels.Objects(
+        np.zeros(1, np.int32), np.array([object_id], np.int32), np.array([(*points.min(0), *points.max(0))], np.float32)
+    )
+    height, width, hfov_deg = image
+    views = object_pixels.Views(
+        np.asarray(position, np.float32), np.asarray(heading, np.float32), np.full(n, pitch, np.float32),
+        np.full(n, tan_half(hfov_deg)), np.zeros(n, np.int32),
     )  # fmt: skip
-    rays = object_pixels.ObjectRays(scene, [object_id], torch.device(device))
-    return rays.pixels(views, image).cpu().numpy()
+    rays = object_pixels.ObjectRays([scene], objects, torch.device(device))
+    return rays.pixels(views, (height, width), **limits).cpu().numpy()
 
 
 def test_a_square_covers_its_share_of_the_image(device):
@@ -249,11 +253,15 @@ def test_cpu_and_cuda_count_the_same():
     assert differ <= 1e-4 * total
 
 
-def test_the_kernel_compiles_to_ptx_without_double_precision(compile_ptx):
+def test_the_kernels_compile_to_ptx_without_double_precision(compile_ptx):
     floats = {n: nb.Array(nb.float32, n, "C") for n in (1, 2)}
     ints = {n: nb.Array(nb.int32, n, "C") for n in (1, 2)}
     bvh = nb.NamedTuple((floats[2], floats[2], ints[1], ints[1]), BVHData)
     ids = nb.NamedTuple((ints[1], floats[2], ints[2]), Ids)
-    views = nb.NamedTuple((floats[2], floats[1], floats[1], ints[1], floats[1], ints[2]), object_pixels.Views)
-    ptx = compile_ptx(object_pixels.count_cuda, bvh, bvh, ints[1], ids, views, nb.int32, nb.int32, nb.float32, ints[1])
+    views = nb.NamedTuple((floats[2], floats[1], floats[1], floats[1], ints[1]), object_pixels.Views)
+    objects = nb.NamedTuple((ints[1], ints[1], floats[2]), object_pixels.Objects)
+    size, limits = (nb.int32, nb.int32), (floats[1], ints[2])
+    ptx = compile_ptx(object_pixels.count_cuda, bvh, bvh, objects, ids, views, *limits, *size, ints[1])
     assert ".f64" not in ptx and "ld.global.v4" in ptx
+    ptx = compile_ptx(object_pixels.bound.cuda, nb.int64, objects, views, *size, nb.float32, *limits)
+    assert ".f64" not in ptx

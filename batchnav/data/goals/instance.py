@@ -47,7 +47,7 @@ from batchnav.runtime.device import resolve_device
 from batchnav.scene.bvh import build_bvh
 from batchnav.scene.goals import NO_IMAGES, ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
-from batchnav.sensors.object_pixels import ObjectRays, faces_of, make_views
+from batchnav.sensors.object_pixels import ObjectRays, Objects, Views, faces_of
 
 DISTANCES = (0.5, 1.0, 1.5, 2.0)
 """Horizontal distances of cameras from the object's centre, metres."""
@@ -218,24 +218,24 @@ def coverages(
     The second is 0 where the first is below its bound.
     """
     source = scene.semantic or scene
-    scenes = source, _alone(source, thing.object_id)
-    in_scene, alone = (ObjectRays(each, [thing.object_id], device) for each in scenes)
-    seen, outline = np.zeros((2, len(cameras.heading)), np.int64)
-    for k in range(len(cameras.heading)):
-        seen[k] = _count(in_scene, thing, cameras, k, 1)
-        if seen[k] >= FRAME_COVERAGE[0] * SIZE**2:
-            outline[k] = _count(alone, thing, cameras, k, _WIDER)
+    box = np.array([(*thing.low, *thing.high)], np.float32)
+    objects = Objects(np.zeros(1, np.int32), np.array([thing.object_id], np.int32), box)
+    seen = _count(ObjectRays([source], objects, device), cameras, 1)
+    large, outline = seen >= FRAME_COVERAGE[0] * SIZE**2, np.zeros(len(seen), np.int64)
+    if large.any():
+        alone = ObjectRays([_alone(source, thing.object_id)], objects, device)
+        outline[large] = _count(alone, _Cameras(*(column[large] for column in cameras)), _WIDER)
     return seen / SIZE**2, np.where(outline > 0, seen / np.maximum(outline, 1), 0.0)
 
 
-def _count(rays: ObjectRays, thing: SceneObject, cameras: _Cameras, k: int, scale: int) -> int:
-    """Pixels of camera k that show the object, in an image of `scale` times the width and height."""
-    hfov = 2.0 * math.degrees(math.atan(scale * float(tan_half(float(cameras.hfov_deg[k])))))
-    image = SIZE * scale, SIZE * scale, hfov
-    place, row = cameras.position[k : k + 1], np.zeros(1, np.int64)
-    boxes = thing.low[None], thing.high[None]
-    views = make_views(place, cameras.heading[k : k + 1], float(cameras.pitch[k]), row, boxes, image)
-    return int(rays.pixels(views, image)[0])
+def _count(rays: ObjectRays, cameras: _Cameras, scale: int) -> np.ndarray:
+    """Pixels i64 [n] of each camera that show the object, in an image of `scale` times the width and height."""
+    hfov = [2.0 * math.degrees(math.atan(scale * float(tan_half(each)))) for each in cameras.hfov_deg.tolist()]
+    views = Views(
+        cameras.position.astype(np.float32), cameras.heading.astype(np.float32), cameras.pitch.astype(np.float32),
+        np.array([tan_half(each) for each in hfov], np.float32), np.zeros(len(hfov), np.int32),
+    )  # fmt: skip
+    return rays.pixels(views, (SIZE * scale, SIZE * scale)).cpu().numpy().astype(np.int64)
 
 
 def _alone(source: Scene, object_id: int) -> Scene:

@@ -6,13 +6,13 @@ covers enough pixels (`rules.py`). The goals of a scene are kept in the disk cac
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import io
+import itertools
 import json
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,27 +22,28 @@ from scipy.spatial import ConvexHull, QhullError
 
 from batchnav.data.goals.rules import LabelMap, Rules, ViewPointRules, labels_named, rules_named
 from batchnav.errors import ArgumentError, MeshError
+from batchnav.geometry.pose import tan_half
 from batchnav.navmesh import file as navmesh_file
+from batchnav.navmesh.lower import lowered
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.cache import versioned_cache_folder
 from batchnav.runtime.console import progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import replacing
-from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel, num_threads
+from batchnav.runtime.parallel import num_threads
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
-from batchnav.sensors.object_pixels import ObjectRays, make_views
+from batchnav.sensors.object_pixels import ObjectRays, Objects, Views
 from batchnav.types import TriangleMesh
 
 _DECIMALS = 5
 """Decimals of coordinates and scores, as in Habitat's files."""
 _AT_ONCE = 65536
 """Number of views that are rendered together."""
-_MANY_CORES, _MANY_SCENES = 8, 2 * SCENES_PER_WORKER
-"""From these numbers on, processes share the scenes. A house takes 2.4 s of one core; on a GPU that nothing else uses,
-one process needs 0.4 s."""
-_GPU_PROCESSES = 8
-"""Largest number of processes that render on one GPU."""
+_BATCH, _BATCH_TRIANGLES = 16, 4_000_000
+"""Largest number of scenes, and of their triangles unless it is one scene, whose objects are rendered together."""
+_READERS = 8
+"""Largest number of threads that look for goals in the cache."""
 _LOWER, _LOWERINGS = 0.05, 39
 """Metres by which a candidate off the navmesh is lowered, and how often. Habitat's generator lowers 40 times and
 ignores the last result."""
@@ -52,11 +53,16 @@ _ARRAYS = ("view_points", "headings", "iou")
 """Arrays of `ObjectGoal`; the file holds those of all objects, one after another."""
 
 
-class _Candidates(NamedTuple):
-    """Candidates of all objects of a scene."""
+class _Search(NamedTuple):
+    """Objects of a scene and their candidates, which lie object by object."""
 
-    thing: np.ndarray
-    """i64 [C]: index of the object."""
+    source: Scene
+    """Scene with the object ids."""
+    things: list[SceneObject]
+    categories: list[str]
+    """Category of each object."""
+    ends: np.ndarray
+    """i64 [O + 1]: candidates of object k are those from ends[k] to ends[k + 1] - 1."""
     point: np.ndarray
     """f32 [C, 3]: place on the navmesh."""
     heading: np.ndarray
@@ -110,103 +116,125 @@ def make_goals(
         rules: a preset of `rules.RULES`, or other rules.
         labels: a map of `rules.LABELS`, a file of patterns, or another map, from the scene's labels to categories;
             None: that of the rules.
-        device: torch device that renders; for many scenes, in several processes if there are many cores. Devices round
-            differently, so at an object's outline a view may have a pixel more or less.
+        device: torch device that renders. Devices round differently, so at an object's outline a view may have a pixel
+            more or less.
 
     A scene without objects of these categories has no goals. ArgumentError for an unknown name.
     """
     scenes, rules = check_scenes(scenes), rules_named(rules)
     label_map, device = labels_named(rules.labels if labels is None else labels), resolve_device(device)
-    found = [load_goals(cache_file(scene, rules, label_map)) for scene in scenes]
-    new = [scene for scene, goals in zip(scenes, found, strict=True) if goals is None]
-    made = iter(_make_new(new, rules, label_map, device))
-    return [next(made) if goals is None else goals for goals in found]
+    with ThreadPoolExecutor(min(num_threads(), _READERS)) as pool:  # hashes release Python's lock
+        files = list(pool.map(lambda scene: cache_file(scene, rules, label_map), scenes))
+        found = list(pool.map(load_goals, files))
+    new = [k for k, goals in enumerate(found) if goals is None]
+    made = search_goals([scenes[k] for k in new], rules.view_points, label_map, device)
+    with progress_bar("scenes with view points", len(new)) as show:
+        for done, (k, objects) in enumerate(zip(new, made, strict=True), 1):
+            goals = SceneGoals(rules.name, tuple(objects))
+            save_goals(goals, files[k])
+            found[k] = goals
+            show(done)
+    return [goals for goals in found if goals is not None]
 
 
-def _make_new(scenes: list[Scene], rules: Rules, labels: LabelMap, device: torch.device) -> list[SceneGoals]:
-    """Goals of scenes that are not in the cache, with progress."""
-    title = "scenes with view points"
-    if num_threads() >= _MANY_CORES and len(scenes) >= _MANY_SCENES:
-        work = functools.partial(goals_of_scene, rules=rules, labels=labels, device=device)
-        share = SCENES_PER_WORKER if device.type == "cpu" else max(SCENES_PER_WORKER, len(scenes) // _GPU_PROCESSES)
-        with contextlib.closing(in_parallel(work, scenes, title, share)) as results:
-            return list(results)
-    made = []
-    with progress_bar(title, len(scenes)) as show:
-        for i, scene in enumerate(scenes):
-            made.append(goals_of_scene(scene, rules, labels, device))
-            show(i + 1)
-    return made
+def search_goals(
+    scenes: Iterable[Scene], rules: ViewPointRules, labels: LabelMap, device: torch.device
+) -> Iterator[list[ObjectGoal]]:
+    """Objects of each scene with at least one view point, in the order of the scenes, without the cache.
+
+    Several scenes are rendered together. On a GPU they are rendered while the host prepares the next ones.
+    """
+    waiting: tuple[list[_Search], torch.Tensor] | None = None
+    for batch in _batches(scenes):
+        searches = [_search(scene, rules, labels) for scene in batch]
+        rendered = searches, _pixels(searches, rules, device)
+        if waiting is not None:
+            yield from _goals(*waiting, rules)
+        waiting = rendered
+    if waiting is not None:
+        yield from _goals(*waiting, rules)
 
 
-def goals_of_scene(
-    scene: Scene, rules: str | Rules, labels: str | LabelMap | None, device: str | torch.device
-) -> SceneGoals:
-    """Goals of one scene; arguments as in `make_goals`."""
-    rules, device = rules_named(rules), resolve_device(device)
-    label_map = labels_named(rules.labels if labels is None else labels)
-    file = cache_file(scene, rules, label_map)
-    goals = load_goals(file)
-    if goals is None:
-        goals = SceneGoals(rules.name, tuple(search_goals(scene, rules.view_points, label_map, device)))
-        save_goals(goals, file)
-    return goals
+def _batches(scenes: Iterable[Scene]) -> Iterator[list[Scene]]:
+    """Scenes that are rendered together."""
+    batch, triangles = list[Scene](), 0
+    for scene in scenes:
+        count = len((scene.semantic or scene).mesh.faces)
+        if batch and (len(batch) == _BATCH or triangles + count > _BATCH_TRIANGLES):
+            yield batch
+            batch, triangles = [], 0
+        batch.append(scene)
+        triangles += count
+    if batch:
+        yield batch
 
 
-def search_goals(scene: Scene, rules: ViewPointRules, labels: LabelMap, device: torch.device) -> list[ObjectGoal]:
-    """Objects of a scene with at least one view point, without the cache."""
+def _search(scene: Scene, rules: ViewPointRules, labels: LabelMap) -> _Search:
+    """Objects of the categories, and places on the navmesh around them, on islands that are large enough."""
     source = scene.semantic or scene
-    named = [(thing, labels.category(thing.label)) for thing in objects_of(source.mesh)]
-    wanted = [(thing, category) for thing, category in named if category is not None]
-    if not wanted:
-        return []
-    things = [thing for thing, _ in wanted]
-    found = _candidates(scene, things, rules)
-    iou = _scores(source, things, found, rules, device)
-    goals = []
-    for k, (thing, category) in enumerate(wanted):
-        rows = np.flatnonzero((found.thing == k) & (iou > rules.min_iou))
-        rows = rows[np.argsort(-iou[rows], kind="stable")]
-        if len(rows):
-            x, y, z = (round(float(v), _DECIMALS) for v in thing.centre)
-            score = np.round(iou[rows], _DECIMALS).astype(np.float32)
-            name = f"{thing.label}_{thing.object_id}"
-            goals.append(
-                ObjectGoal(category, thing.object_id, name, (x, y, z), found.point[rows], found.heading[rows], score)
-            )
-    return goals
-
-
-def _candidates(scene: Scene, things: list[SceneObject], rules: ViewPointRules) -> _Candidates:
-    """Places on the navmesh around objects, on islands that are large enough."""
-    grids = [grid_around(thing, rules.step, rules.max_distance) for thing in things]
-    thing = np.repeat(np.arange(len(things)), [len(grid) for grid in grids])
+    things = objects_of(source.mesh, lambda label: labels.category(label) is not None)
+    categories = [labels.category(thing.label) or "" for thing in things]
+    grids = [np.zeros((0, 3)), *(grid_around(thing, rules.step, rules.max_distance) for thing in things)]
+    thing = np.repeat(np.arange(len(things)), [len(grid) for grid in grids[1:]])
     rows, points = navigable(scene.navmesh, np.concatenate(grids))
     thing, points = thing[rows], np.asarray(scene.navmesh.snap(points), np.float64)
     good = scene.navmesh.island_radius(points) >= rules.min_island_radius
     thing, points = thing[good], np.round(points[good], _DECIMALS)
-    toward = np.array([each.centre for each in things])[thing] - points
+    toward = np.array([each.centre for each in things]).reshape(-1, 3)[thing] - points
     heading = np.arctan2(-toward[:, 0], -toward[:, 2])
-    return _Candidates(thing, points.astype(np.float32), heading.astype(np.float32))
+    ends = np.searchsorted(thing, np.arange(len(things) + 1))
+    return _Search(source, things, categories, ends, points.astype(np.float32), heading.astype(np.float32))
 
 
-def _scores(
-    source: Scene, things: list[SceneObject], found: _Candidates, rules: ViewPointRules, device: torch.device
-) -> np.ndarray:
-    """f64 [C]: coverage of each candidate's object in its image, summed over the views."""
-    rays = ObjectRays(source, [thing.object_id for thing in things], device)
-    corners = np.array([(thing.low, thing.high) for thing in things])
-    pixels = np.zeros(len(found.thing), np.int64)
+def _pixels(searches: Sequence[_Search], rules: ViewPointRules, device: torch.device) -> torch.Tensor:
+    """Pixels i64 [C] that show each candidate's object, summed over the views; the device may still render."""
+    searches = [search for search in searches if search.things]
+    pixels = torch.zeros(sum(len(search.heading) for search in searches), dtype=torch.int64, device=device)
+    if not len(pixels):
+        return pixels
+    things = [(row, thing) for row, search in enumerate(searches) for thing in search.things]
+    objects = Objects(
+        np.array([row for row, _ in things], np.int32), np.array([thing.object_id for _, thing in things], np.int32),
+        np.array([(*thing.low, *thing.high) for _, thing in things], np.float32),
+    )  # fmt: skip
+    rays = ObjectRays([search.source for search in searches], objects, device)
+    position = np.concatenate([search.point for search in searches]).astype(np.float64)
+    position[:, 1] += rules.camera_height
+    heading = np.concatenate([search.heading for search in searches])
+    row = np.repeat(np.arange(len(things)), np.concatenate([np.diff(search.ends) for search in searches]))
+    height, width, hfov_deg = rules.image
     pitches, counts = np.unique(rules.pitches_deg, return_counts=True)
     for begin in range(0, len(pixels), _AT_ONCE):
-        rows = slice(begin, begin + _AT_ONCE)
-        thing, position = found.thing[rows], found.point[rows].astype(np.float64)
-        position[:, 1] += rules.camera_height
-        boxes = corners[thing, 0], corners[thing, 1]
+        part = slice(begin, begin + _AT_ONCE)
+        number = len(heading[part])
         for pitch, count in zip(np.radians(pitches).tolist(), counts.tolist(), strict=True):
-            views = make_views(position, found.heading[rows], pitch, thing, boxes, rules.image, rules.max_depth)
-            pixels[rows] += count * rays.pixels(views, rules.image).cpu().numpy()
-    return pixels / (rules.image[0] * rules.image[1])
+            views = Views(
+                position[part].astype(np.float32), heading[part], np.full(number, pitch, np.float32),
+                np.full(number, tan_half(hfov_deg)), row[part].astype(np.int32),
+            )  # fmt: skip
+            pixels[part] += count * rays.pixels(views, (height, width), rules.max_depth)
+    return pixels
+
+
+def _goals(searches: Sequence[_Search], pixels: torch.Tensor, rules: ViewPointRules) -> Iterator[list[ObjectGoal]]:
+    """The goals of each scene: candidates from which enough of the object is visible, the best first."""
+    all_iou, begin = pixels.cpu().numpy() / (rules.image[0] * rules.image[1]), 0
+    for search in searches:
+        iou, goals = all_iou[begin : begin + len(search.heading)], []
+        begin += len(search.heading)
+        for thing, category, (a, b) in zip(
+            search.things, search.categories, itertools.pairwise(search.ends.tolist()), strict=True
+        ):
+            rows = a + np.flatnonzero(iou[a:b] > rules.min_iou)
+            rows = rows[np.argsort(-iou[rows], kind="stable")]
+            if not len(rows):
+                continue
+            x, y, z = (round(float(v), _DECIMALS) for v in thing.centre)
+            score = np.round(iou[rows], _DECIMALS).astype(np.float32)
+            name = f"{thing.label}_{thing.object_id}"
+            places = search.point[rows], search.heading[rows]
+            goals.append(ObjectGoal(category, thing.object_id, name, (x, y, z), *places, score))
+        yield goals
 
 
 def cache_file(scene: Scene, rules: Rules, labels: LabelMap, kind: str = "goals", module: str = __name__) -> Path:
@@ -247,22 +275,36 @@ class SceneObject(NamedTuple):
         return (self.low + self.high) / 2.0
 
 
-def objects_of(mesh: TriangleMesh) -> list[SceneObject]:
-    """The objects of a mesh with object ids and categories, in the order of their ids; id 0 is no object."""
+def objects_of(mesh: TriangleMesh, wanted: Callable[[str], bool] | None = None) -> list[SceneObject]:
+    """The objects of a mesh with object ids and categories, in the order of their ids; id 0 is no object.
+
+    `wanted`: True for the labels of the objects to return; None: all.
+    """
     surface = mesh.surface
     if surface is None or surface.object_id is None or surface.category is None:
         return []
     order = np.argsort(surface.object_id, kind="stable")
     ids, first = np.unique(surface.object_id[order], return_index=True)
+    labels = _most_frequent(surface.category[order], first)
+    chosen = np.array([wanted is None or wanted(label) for label in surface.categories], bool)
     found = []
-    for object_id, faces in zip(ids.tolist(), np.split(order, first[1:]), strict=True):
-        if object_id <= 0:
+    for object_id, label, a, b in zip(
+        ids.tolist(), labels.tolist(), first.tolist(), [*first[1:].tolist(), len(order)], strict=True
+    ):
+        if object_id <= 0 or not chosen[label]:
             continue
-        labels, counts = np.unique(surface.category[faces], return_counts=True)
-        label = surface.categories[labels[counts.argmax()]]
-        points = mesh.vertices[np.unique(mesh.faces[faces])].astype(np.float64)
-        found.append(SceneObject(object_id, label, points.min(0), points.max(0), least_rectangle(points[:, [0, 2]])))
+        points = mesh.vertices[np.unique(mesh.faces[order[a:b]])].astype(np.float64)
+        rectangle = least_rectangle(points[:, [0, 2]])
+        found.append(SceneObject(object_id, surface.categories[label], points.min(0), points.max(0), rectangle))
     return found
+
+
+def _most_frequent(values: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """The most frequent value of each group of neighbours, whose groups begin at `first`; of several the least one."""
+    group = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(values))))
+    pairs, counts = np.unique(np.stack([group, values.astype(np.int64)]), axis=1, return_counts=True)
+    best = np.lexsort((pairs[1], -counts, pairs[0]))
+    return pairs[1, best[np.searchsorted(pairs[0], np.arange(len(first)))]]
 
 
 def least_rectangle(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -305,18 +347,7 @@ def grid_around(thing: SceneObject, step: float, max_distance: float) -> np.ndar
 
 def navigable(navmesh: NavMesh, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Candidates that are above the navmesh, lowered until they are near it: their rows, and the points f64 [m, 3]."""
-    points = points.copy()
-    found = navmesh.is_navigable(points, _FAR_BELOW)
-    waiting = np.flatnonzero(~found)
-    for _ in range(_LOWERINGS):
-        if not len(waiting):
-            break
-        points[waiting, 1] -= _LOWER
-        now = navmesh.is_navigable(points[waiting], _BELOW)
-        found[waiting[now]] = True
-        waiting = waiting[~now]
-    rows = np.flatnonzero(found)
-    return rows, points[rows]
+    return lowered(navmesh, points, _FAR_BELOW, _BELOW, _LOWER, _LOWERINGS)
 
 
 # Goals in a file of the disk cache.

@@ -167,26 +167,20 @@ def test_cpu_and_cuda_find_the_same_view_points(tmp_path, monkeypatch):
     assert differ <= 0.005 * total
 
 
-def test_many_scenes_are_rendered_in_processes(monkeypatch):
-    """With many cores: goals in the order of the scenes, those of one process; cached ones are not made again."""
-    places = np.random.default_rng().uniform(0.0, 1.0, 3)  # scenes that no cache has
-    scenes = [labelled_scene([("chair", (-0.3, 0.0, z), (0.3, 0.8, z + 1.0))], settings=BODY) for z in places]
-    rules, asked, in_parallel = RULES["hm3d_v2"], [], view_points.in_parallel
-    make_goals(scenes[1:2], device="cpu")
-
-    def counted(work, items, *rest):
-        asked.append(len(items))
-        return in_parallel(work, items, *rest)
-
-    monkeypatch.setattr(view_points, "in_parallel", counted)
-    for name, value in (("_MANY_CORES", 1), ("_MANY_SCENES", 2), ("SCENES_PER_WORKER", 1)):
-        monkeypatch.setattr(view_points, name, value)
+def test_goals_of_several_scenes_are_those_of_each(tmp_path, monkeypatch):
+    """Scenes are rendered together in batches: in their order, with scenes without objects and known ones between."""
+    monkeypatch.setattr("batchnav.data.goals.view_points.versioned_cache_folder", lambda *_: tmp_path)
+    monkeypatch.setattr(view_points, "_BATCH", 2)
+    things = [[("chair", (-0.3, 0.0, z), (0.3, 0.8, z + 1.0)), ("bed", (z, 0, 2), (z + 1, 0.5, 3))] for z in (0, 1, 2)]
+    scenes = [labelled_scene(some, settings=BODY) for some in (things[0], [], things[1], things[2])]
+    make_goals(scenes[2:3], device="cpu")
     found = make_goals(scenes, device="cpu")
-    assert asked == [2]
+    assert [len(goals.objects) for goals in found] == [2, 0, 2, 2]
+    rules = RULES["hm3d_v2"]
     for goals, scene in zip(found, scenes, strict=True):
-        (other,) = view_points.search_goals(scene, rules.view_points, labels_named(rules.labels), torch.device("cpu"))
-        (chair,) = goals.objects
-        assert chair[:4] == other[:4] and all(map(np.array_equal, chair[4:], other[4:]))
+        (alone,) = view_points.search_goals([scene], rules.view_points, labels_named("hm3d"), torch.device("cpu"))
+        for one, other in zip(goals.objects, alone, strict=True):
+            assert one[:4] == other[:4] and all(map(np.array_equal, one[4:], other[4:]))
 
 
 @pytest.mark.parametrize(
