@@ -152,6 +152,9 @@ class ScansOptions:
     """Number of repeats of steps; the median is printed."""
     updates: int = bounded(5, 1, 2**31 - 1)
     """Timed updates, after the warm-up."""
+    stream: str = ""
+    """Measure scene streaming alone: numbers of resident scans and of all scans, such as 64/800. Those beyond `count`
+    are links to the prepared files of the first."""
     record: bool = False
     """Append the results to eval/results/scans.jsonl."""
 

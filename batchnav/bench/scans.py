@@ -1,6 +1,7 @@
 """Scans of real size: loading, disk, device memory, frames per second, training and view points.
 
     batchnav bench scans --count 6 --triangles 1.4e6 --textures 4x4096
+    batchnav bench scans --count 6 --stream 64/800 --updates 60
     batchnav bench scans --device cpu --count 1 --triangles 2e4 --textures 1x256
 
 The scans are procedural houses, cut into small triangles, with noise and photo-like textures. They are made once, which
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from batchnav.bench import train
 from batchnav.bench.env import measure
@@ -33,6 +35,7 @@ from batchnav.data.scenes.prepared import save_prepared
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.observations import observation_sources
+from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError
 from batchnav.report.results import record, row
 from batchnav.runtime.device import resolve_device, wait_for
@@ -51,16 +54,20 @@ RULES, LABELS = "hm3d_v2", "procedural"
 def main(options: Options) -> list[dict]:
     """Measure and print; append the results to the file with `record`. Returns the rows."""
     number, side = _parsed(options.textures)
+    resident, total = _parsed_stream(options)
     files = make_scans(options.count, options.triangles, number, side)
     params = {
         "count": options.count, "triangles": int(options.triangles), "textures": options.textures,
         "num_envs": _num_envs(options), "policy": options.policy,
     }  # fmt: skip
-    rows, scenes = _measure_loading(files, params)
-    rows += _measure_memory(scenes, options, params)
-    rows += _measure_environments(scenes, options, params)
-    rows += _measure_training(scenes, options, params)
-    rows += _measure_goals(scenes[0], options, params)
+    if total:
+        rows = _measure_streaming(files, resident, total, options, {**params, "stream": options.stream})
+    else:
+        rows, scenes = _measure_loading(files, params)
+        rows += _measure_memory(scenes, options, params)
+        rows += _measure_environments(scenes, options, params)
+        rows += _measure_training(scenes, options, params)
+        rows += _measure_goals(scenes[0], options, params)
     record("scans", rows, append=options.record)
     return rows
 
@@ -71,6 +78,20 @@ def _parsed(textures: str) -> tuple[int, int]:
     if not found or int(found[2]) > 16384:
         raise ArgumentError(f"textures: found {textures!r}, expected their number and side, such as 4x4096")
     return int(found[1]), int(found[2])
+
+
+def _parsed_stream(options: Options) -> tuple[int, int]:
+    """Numbers of resident scans and of all scans, 0 and 0 without streaming. ArgumentError for another text."""
+    if not options.stream:
+        return 0, 0
+    found = re.fullmatch(r"(\d{1,5})/(\d{1,6})", options.stream)
+    resident, total = map(int, found.groups()) if found else (0, 0)
+    if not (2 <= resident < total and options.count <= total):
+        raise ArgumentError(
+            f"stream: found {options.stream!r}, expected the numbers of resident scans, at least 2, and of all scans, "
+            f"more than that and at least {options.count}, such as 64/800"
+        )
+    return resident, total
 
 
 def _measure_loading(files: Sequence[Path], params: dict) -> tuple[list[dict], list[Scene]]:
@@ -131,15 +152,59 @@ def _measure_environments(scenes: Sequence[Scene], options: Options, params: dic
 def _measure_training(scenes: Sequence[Scene], options: Options, params: dict) -> list[dict]:
     """Frames per second of training with depth."""
     device, size = resolve_device(options.device), options.sizes[0]
+    rates, _ = _training(SceneBank.pack(scenes, device), options)
+    return [row("scans", "frames_per_second", rates, {"what": f"train: depth {size}x{size}", **params}, device)]
+
+
+def _training(scenes: SceneBank | SceneStream, options: Options) -> tuple[np.ndarray, list[float]]:
+    """Frames per second of each timed update of training with depth; and the memory after half of them and all, MB."""
+    device, size, num_envs = resolve_device(options.device), options.sizes[0], _num_envs(options)
     config = TrainOptions(
-        device=options.device, policies=(options.policy,), sizes=(size,), num_envs=(_num_envs(options),),
+        device=options.device, policies=(options.policy,), sizes=(size,), num_envs=(num_envs,),
         updates=options.updates, minibatch_frames=8192, compile=device.type == "cuda",
     )  # fmt: skip
-    env = PointNavEnv(SceneBank.pack(scenes, device), _num_envs(options), device, height=size, width=size, copy=False)
+    env = PointNavEnv(scenes, num_envs, device, height=size, width=size, copy=False)
     policy = train.make_policy(env, options.policy, config)
-    learner = train.make_learner(env, policy, config, Ranks(device))
-    rates = learner.frames_per_update / train.time_updates(learner, options.updates)["loop"]
-    return [row("scans", "frames_per_second", rates, {"what": f"train: depth {size}x{size}", **params}, device)]
+    learner, seconds, memory = train.make_learner(env, policy, config, Ranks(device)), [], []
+    for updates in (-(-options.updates // 2), options.updates // 2):
+        seconds.append(train.time_updates(learner, updates)["loop"] if updates else np.empty(0))
+        memory.append(_memory(device))
+    env.close()
+    return learner.frames_per_update / np.concatenate(seconds), memory
+
+
+def _memory(device: torch.device) -> float:
+    """Memory of this process that no file holds, plus the tensors on a GPU, MB."""
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"RssAnon:\s+(\d+) kB", status)
+    on_device = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    return ((int(found[1]) * 1024 if found else 0) + on_device) / 1e6
+
+
+def _measure_streaming(files: Sequence[Path], resident: int, total: int, options: Options, params: dict) -> list[dict]:
+    """Training with `resident` scans that stay in memory, and with as many that others replace during training."""
+    device = resolve_device(options.device)
+    with tempfile.TemporaryDirectory(dir=files[0].parent) as folder:
+        prepared = [Path(folder) / f"{k}.scene" for k in range(total)]
+        for file, path in zip(files, prepared, strict=False):
+            save_prepared(load_scene(file), path, compact=True)
+        for k in range(len(files), total):
+            os.link(prepared[k % len(files)], prepared[k])
+        load = functools.partial(load_scene, appearance=False)
+        scenes = [load(path) for path in prepared[: len(files)]]
+        seconds = [timed(functools.partial(load, path)) for path in prepared[: len(files)]]
+        stay, _ = _training(SceneBank.pack([scenes[k % len(scenes)] for k in range(resident)], device), options)
+        capacity = SceneSize.largest(SceneSize.of(scene).with_appearance(()) for scene in scenes)
+        streamed, memory = _training(SceneStream(list(map(str, prepared)), load, capacity, resident), options)
+    share = float(np.median(streamed) / np.median(stay))
+    return [
+        row("scans", "seconds", seconds, {"what": "load a prepared scan, depth", **params}, "cpu"),
+        row("scans", "frames_per_second", stay, {"what": f"train: {resident} scans that stay", **params}, device),
+        row("scans", "frames_per_second", streamed, {"what": "train: streamed scans", **params}, device),
+        row("scans", "ratio", share, {"what": "train: streamed / scans that stay", **params}, device),
+        row("scans", "megabytes", memory[0], {"what": "memory after half of the updates", **params}, device),
+        row("scans", "megabytes", memory[1], {"what": "memory after all updates", **params}, device),
+    ]  # fmt: skip
 
 
 def _measure_goals(scene: Scene, options: Options, params: dict) -> list[dict]:

@@ -259,6 +259,7 @@ def plan_findings(folder: Path, split: str = "train") -> list[Finding]:
             "" if prepared < free else "free some space, or name another disk: batchnav data prepare --out",
         ),
         Finding("plan: batchnav data prepare", f"{seconds / workers / 60:.1f} minutes with {workers} processes"),
+        _page_cache(prepared, len(sources)),
     ]  # fmt: skip
     device = resolve_device("auto")
     available = _free_memory(device)
@@ -274,6 +275,28 @@ def plan_findings(folder: Path, split: str = "train") -> list[Finding]:
             )
         )
     return findings
+
+
+def _page_cache(prepared: float, number: int) -> Finding:
+    """Whether the system's file cache can hold all prepared files, which scene streaming reads again and again."""
+    available = _host_memory()
+    text = f"{prepared / 1e9:.2f} GB of prepared files, {available / 1e9:.0f} GB of memory for the file cache"
+    if prepared <= available:
+        return Finding("plan: file cache", text)
+    missed = 1.0 - available / prepared
+    return Finding(
+        "plan: file cache", text,
+        f"with scene streaming, about {missed:.0%} of the scenes, {prepared / number / 1e6:.0f} MB each, come from the "
+        "disk: keep the prepared files on a fast one",
+    )  # fmt: skip
+
+
+def _host_memory() -> int:
+    """Bytes of memory on the host that processes and the file cache can take."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    return _free_memory(torch.device("cpu"))
 
 
 def _size_of_files(source: SceneSource) -> int:

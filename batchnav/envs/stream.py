@@ -21,21 +21,24 @@ from batchnav.sim.simulator import Simulator
 SPARE = 8
 """Slots per spare slot. A spare slot holds a scene that is being loaded, or one that its last agents still use."""
 
+READERS = 4
+"""Largest number of scenes that are read at a time."""
+
 
 class SceneStream:
     """Streams scenes into the bank of one environment.
 
     A slot is the memory for one scene in the bank. Agents are divided into groups with one slot each; further slots
-    are spare. A thread loads the next scene into a spare slot while the simulation runs. `move`, called between
-    rollouts, assigns the scene that was requested first to the next group in turn. Each agent of the group moves there
-    when its episode ends. A slot that its last agent has left receives the next scene.
+    are spare. Threads read the next scenes while the simulation runs, and one thread copies them into spare slots.
+    `move`, called between rollouts, assigns the scene that was requested first to the next group in turn. Each agent of
+    the group moves there when its episode ends. A slot that its last agent has left receives the next scene.
 
     The schedule depends on the seed alone and not on loading times: `move` waits for a scene that is due. Runs are
     therefore reproducible and resume exactly. Scenes are loaded in a random order, sampled again after each pass.
 
     Args:
         names: names of the scenes.
-        load: returns a scene by name; called in another thread.
+        load: returns a scene by name; called in several other threads.
         capacity: size of a slot, large enough for each scene (`SceneSize.largest`).
         resident_scenes: number of slots, at least 2; one in eight of them, rounded up, is spare.
         seed: seed of the order of scenes.
@@ -53,7 +56,8 @@ class SceneStream:
         resident_scenes = check_int("resident_scenes", resident_scenes, 0, 2**31 - 1)
         self.names, self.resident_scenes = tuple(names), resident_scenes
         self._load, self._capacity, self._seed = load, capacity, seed
-        self._loader = ThreadPoolExecutor(1, thread_name_prefix="scenes")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="scene files")
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="scenes")  # in order: a bank numbers categories
         self._loads: deque[tuple[int, Future]] = deque()  # slots that are being loaded, oldest first
         self._taken = 0  # scenes requested so far
         self._turn = 0  # the group that moves next
@@ -126,7 +130,8 @@ class SceneStream:
 
     def _submit(self, slot: int) -> None:
         name = self.names[self._in_slot[slot]]
-        self._loads.append((slot, self._loader.submit(lambda: self.bank.replace(slot, self._load(name)))))
+        scene = self._readers.submit(self._load, name)
+        self._loads.append((slot, self._loader.submit(lambda: self.bank.replace(slot, scene.result()))))
 
     def _send(self, sim: Simulator, groups: Sequence[int]) -> None:
         """Assign the agents of these groups to their slots; each moves there with its next episode."""
@@ -196,5 +201,6 @@ class SceneStream:
         return found
 
     def close(self) -> None:
-        """Stop the loading thread."""
+        """Stop the loading threads."""
         self._loader.shutdown(cancel_futures=True)
+        self._readers.shutdown(cancel_futures=True)

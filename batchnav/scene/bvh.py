@@ -24,6 +24,7 @@ import numpy as np
 from numba import prange
 
 from batchnav.geometry.triangle import triangle_planes
+from batchnav.runtime.kernels.background import releases_lock
 from batchnav.runtime.kernels.decorators import (
     cpu_function,
     cpu_kernel,
@@ -215,6 +216,7 @@ def unpack_tree(packed: np.ndarray, mesh: TriangleMesh, order: np.ndarray) -> BV
     return BVH(nodes, triangles, order)
 
 
+@releases_lock
 @cpu_function
 def _unpack_links(packed, count, links_out):
     """Write the links of all nodes. False where the bytes are not those of a tree of `count` triangles."""
@@ -243,6 +245,7 @@ def _unpack_links(packed, count, links_out):
     return len(packed) > 0 and row < 0 and first == count and rows == len(links_out)
 
 
+@releases_lock
 @cpu_function
 def _unpack_boxes(corners, order, slack, boxes_out, nodes_out):
     """Write the boxes of all nodes, from the last row on. `boxes_out`: scratch f32 [M, 6]."""
@@ -269,6 +272,7 @@ def slack_of(largest: float) -> float:
     return _SLACK * max(largest, 1e-3)
 
 
+@releases_lock
 @cpu_kernel
 def _pack_triangles(corners, order, slack, triangles_out):
     """Write the planes f32 [F, 12] of triangles f32 [F, 3, 3], in leaf order."""

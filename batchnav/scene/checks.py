@@ -9,6 +9,7 @@ import numpy as np
 
 from batchnav.errors import MeshError
 from batchnav.geometry.triangle import triangle_planes
+from batchnav.runtime.kernels.background import releases_lock
 from batchnav.runtime.kernels.decorators import cpu_function
 from batchnav.scene.bvh import BVH, MAX_LEVELS, slack_of
 from batchnav.types import TriangleMesh
@@ -79,6 +80,7 @@ def check_faces(mesh: TriangleMesh, order: np.ndarray, name: str) -> None:
         raise MeshError(f"{name}: {_PROBLEMS[problem].format(**last)}")
 
 
+@releases_lock
 @cpu_function
 def _first_problem(num_vertices, faces, order, links, scratch):
     """Index into _PROBLEMS, or _FINE. `scratch`: zeros i8, as many as nodes or faces."""

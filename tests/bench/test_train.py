@@ -146,6 +146,22 @@ def test_scans_of_real_size(capsys):
     assert all(name in capsys.readouterr().out for name in ("load a mesh file, second time",))
 
 
+def test_streaming_of_scans(capsys):
+    options = ScansOptions(1, 2e4, "1x256", "cpu", 4, sizes=(16,), policy="tiny", updates=2, stream="3/5")
+    found = {row["params"]["what"]: row["value"] for row in main_scans(options)}
+    assert set(found) == {
+        "load a prepared scan, depth", "train: 3 scans that stay", "train: streamed scans",
+        "train: streamed / scans that stay", "memory after half of the updates", "memory after all updates",
+    }  # fmt: skip
+    assert min(found.values()) > 0.0 and "train: streamed / scans that stay" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stream", ["64", "1/4", "4/4", "2/3"])
+def test_numbers_of_streamed_scans_are_checked(stream):
+    with pytest.raises(ArgumentError, match=r"stream: found '.*', expected the numbers of resident scans"):
+        main_scans(ScansOptions(count=4, stream=stream))
+
+
 def test_scans_are_seeded_houses_in_small_triangles():
     house = make_house(1, True)
     first, again = (scan_of(house, 1, 300_000, 2, 64) for _ in range(2))

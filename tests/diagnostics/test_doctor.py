@@ -77,7 +77,7 @@ def test_doctor_plans_many_scenes(run, tmp_path):
     found = {finding.what: finding for finding in doctor.plan_findings(tmp_path)}
     assert found["plan: scenes"].found.startswith("5 in ") and found["plan: scenes"].found.endswith("3 were measured")
     assert "all fit into" in found["plan: depth"].found and set(found) == {
-        *(f"plan: {name}" for name in ("scenes", "prepared files", "batchnav data prepare", *doctor.PLANNED))
+        *(f"plan: {name}" for name in ("scenes", "prepared files", "batchnav data prepare", "file cache", *doctor.PLANNED))
     }
     assert all(name in text for name in ("plan: scenes", "cached scenes"))
     with pytest.raises(MeshError, match="found no"):
@@ -89,7 +89,9 @@ def test_doctor_tells_how_many_scenes_fit(tmp_path, monkeypatch):
         write_floor(tmp_path / f"{k}.glb")
     size = SceneSize.of(load_scene(tmp_path / "0.glb")).with_appearance(()).num_bytes
     monkeypatch.setattr(doctor, "_free_memory", lambda device: int(2.5 * size))
+    monkeypatch.setattr(doctor, "_host_memory", lambda: 1)
     found = {finding.what: finding for finding in doctor.plan_findings(tmp_path)}
+    assert "about 100% of the scenes" in found["plan: file cache"].advice
     assert "; 2 fit into" in found["plan: depth"].found and "--scenes.gigabytes" in found["plan: depth"].advice
 
 

@@ -125,16 +125,16 @@ def make_goals(
     label_map, device = labels_named(rules.labels if labels is None else labels), resolve_device(device)
     with ThreadPoolExecutor(min(num_threads(), _READERS)) as pool:  # hashes release Python's lock
         files = list(pool.map(lambda scene: cache_file(scene, rules, label_map), scenes))
-        found = list(pool.map(load_goals, files))
+        found: list[Any] = list(pool.map(load_goals, files))
     new = [k for k, goals in enumerate(found) if goals is None]
-    made = search_goals([scenes[k] for k in new], rules.view_points, label_map, device)
-    with progress_bar("scenes with view points", len(new)) as show:
-        for done, (k, objects) in enumerate(zip(new, made, strict=True), 1):
-            goals = SceneGoals(rules.name, tuple(objects))
-            save_goals(goals, files[k])
-            found[k] = goals
-            show(done)
-    return [goals for goals in found if goals is not None]
+    if new:
+        made = search_goals([scenes[k] for k in new], rules.view_points, label_map, device)
+        with progress_bar("scenes with view points", len(new)) as show:
+            for done, (k, objects) in enumerate(zip(new, made, strict=True), 1):
+                found[k] = SceneGoals(rules.name, tuple(objects))
+                save_goals(found[k], files[k])
+                show(done)
+    return found
 
 
 def search_goals(
