@@ -56,7 +56,7 @@ class SceneStream:
         resident_scenes = check_int("resident_scenes", resident_scenes, 0, 2**31 - 1)
         self.names, self.resident_scenes = tuple(names), resident_scenes
         self._load, self._capacity, self._seed = load, capacity, seed
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="scene files")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="scenes: files")
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="scenes")  # in order: a bank numbers categories
         self._loads: deque[tuple[int, Future]] = deque()  # slots that are being loaded, oldest first
         self._taken = 0  # scenes requested so far

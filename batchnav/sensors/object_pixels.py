@@ -210,14 +210,14 @@ def _clamped(pixel, limit):
 
 
 @cpu_kernel
-def count_cpu(bvh, trees, objects, ids, views, far, rectangle, height, width, pixels_out):
+def count_cpu(bvh, trees, objects, ids, views, ends, rectangle, height, width, pixels_out):
     """Count the pixels of all views; a task is a view."""
     for i in prange(len(pixels_out)):
         rays, stack = np.empty((PACKET_ROWS, PACKET_RAYS), np.float32), np.empty(MAX_LEVELS, np.int32)
         hits = np.empty(PACKET_RAYS, np.int32)
         place = views.position[i, 0], views.position[i, 1], views.position[i, 2]
         axes = camera_axes(views.heading[i], views.pitch[i])
-        camera = Camera(place, axes, height, width, views.lens[i], far[i], False)
+        camera = Camera(place, axes, height, width, views.lens[i], ends[i], False)
         thing = views.object[i]
         root, whole, wanted = trees.roots[thing], bvh.roots[objects.scene[thing]], objects.number[thing]
         count = np.int32(0)
@@ -238,13 +238,13 @@ def count_cpu(bvh, trees, objects, ids, views, far, rectangle, height, width, pi
 
 
 @cuda_kernel
-def count_cuda(bvh, trees, objects, ids, views, far, rectangle, height, width, pixels_out):
+def count_cuda(bvh, trees, objects, ids, views, ends, rectangle, height, width, pixels_out):
     """Count the pixels of all views; a block is a view, whose threads take the pixels of one tile after another."""
     i, thread, stack = np.uint32(cuda.blockIdx.x), np.int32(cuda.threadIdx.x), _stack_array()
     zero, one, two, three = np.uint32(0), np.uint32(1), np.uint32(2), np.uint32(3)
     place = views.position[i, zero], views.position[i, one], views.position[i, two]
     axes = camera_axes(views.heading[i], views.pitch[i])
-    end, lens, thing, count = far[i], views.lens[i], np.uint32(views.object[i]), np.int32(0)
+    end, lens, thing, count = ends[i], views.lens[i], np.uint32(views.object[i]), np.int32(0)
     root, whole, wanted = trees.roots[thing], bvh.roots[np.uint32(objects.scene[thing])], objects.number[thing]
     end_row, end_column = rectangle[i, two], rectangle[i, three]
     # A warp covers 8 x 4 adjacent pixels, as in `ray.thread_pixel`.

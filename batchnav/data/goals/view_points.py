@@ -302,9 +302,11 @@ def objects_of(mesh: TriangleMesh, wanted: Callable[[str], bool] | None = None) 
 def _most_frequent(values: np.ndarray, first: np.ndarray) -> np.ndarray:
     """The most frequent value of each group of neighbours, whose groups begin at `first`; of several the least one."""
     group = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(values))))
-    pairs, counts = np.unique(np.stack([group, values.astype(np.int64)]), axis=1, return_counts=True)
-    best = np.lexsort((pairs[1], -counts, pairs[0]))
-    return pairs[1, best[np.searchsorted(pairs[0], np.arange(len(first)))]]
+    most = int(values.max(initial=0)) + 1
+    pairs, counts = np.unique(group * most + values, return_counts=True)
+    group, value = np.divmod(pairs, most)
+    best = np.lexsort((value, -counts, group))
+    return value[best[np.searchsorted(group, np.arange(len(first)))]]
 
 
 def least_rectangle(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
