@@ -128,10 +128,11 @@ def counted(policy: ActorCritic, call: Callable, batch: int, size: int) -> Count
 
 def inputs(policy: ActorCritic, batch: int, size: int) -> tuple:
     """Observations of STEPS steps, actions, starts and the state before them."""
-    shape = STEPS, batch
-    obs = {"depth": torch.rand(*shape, 1, size, size), "pointgoal": torch.rand(*shape, 2)}
-    actions = torch.zeros(shape, dtype=torch.int64)
-    return obs, actions, torch.zeros(shape, dtype=torch.bool), policy.initial_state(batch, torch.device("cpu"))
+    shape, cpu = (STEPS, batch), torch.device("cpu")
+    image = torch.rand(*shape, 1, size, size, dtype=torch.float32, device=cpu)
+    obs = {"depth": image, "pointgoal": torch.rand(*shape, 2, dtype=torch.float32, device=cpu)}
+    actions, starts = (torch.zeros(shape, dtype=kind, device=cpu) for kind in (torch.int64, torch.bool))
+    return obs, actions, starts, policy.initial_state(batch, cpu)
 
 
 def learn(policy: ActorCritic, obs: dict, actions: torch.Tensor, starts: torch.Tensor, state: Any) -> None:
