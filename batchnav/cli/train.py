@@ -156,7 +156,7 @@ class EncoderOptions:
     """Number of pairs of views in a training step."""
     image_size: int = bounded(64, 16, 1024)
     """Rows and columns of an image, pixels; a multiple of 4."""
-    base_width: int = bounded(24, 2, 512)
+    base_width: int = bounded(24, 2, 128)
     """Base width of the encoder `se_resnet9`."""
     learning_rate: float = bounded(2e-3, 0.0, 1.0)
     """Peak learning rate of AdamW, which rises over 200 steps and falls as a cosine to 0."""

@@ -216,7 +216,7 @@ class FrozenResNet9(PretrainedEncoder):
 
         weights: str = ""
         """A file of `batchnav train encoder`, or the name of a bundled one."""
-        base_width: int = bounded(24, 2, 512)
+        base_width: int = bounded(24, 2, 128)
         """Base width of these weights."""
 
     def __init__(self, images: Mapping[str, tuple[int, ...]], config: PolicyConfig, settings: Config | None = None):

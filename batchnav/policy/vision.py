@@ -35,7 +35,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 NEAREST, FARTHEST = 0.1, 10.0
 """Range of predicted depth, metres."""
 FORMAT = "batchnav encoder 1"
-MAX_CATEGORIES, MAX_METADATA, MAX_WIDTH = 4096, 2**20, 512
+MAX_CATEGORIES, MAX_METADATA, MAX_WIDTH = 4096, 2**20, 128
 """Limits of a file: categories, characters of metadata, base width."""
 _DECODER, _EMBEDDING = 48, 128
 """Channels of the decoder; width of the embedding."""
@@ -149,16 +149,15 @@ def load_vision(name: str | Path) -> VisionNet:
         settings = json.loads(metadata["encoder"])
         width, categories, info = settings["base_width"], settings["categories"], dict(settings["info"])
         known = isinstance(categories, list) and all(isinstance(each, str) for each in categories)
-        if type(width) is not int or not 2 <= width <= MAX_WIDTH or not known or len(categories) > MAX_CATEGORIES:
-            raise ValueError(f"base_width {width!r}")
+        known = known and 1 <= len(categories) <= MAX_CATEGORIES
+        if type(width) is not int or not 2 <= width <= MAX_WIDTH or not known:
+            raise ValueError(f"base_width {width!r} with {len(categories)} categories")
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged metadata ({type(error).__name__}: {error}), {expected}") from error
-    with torch_defaults("meta"):  # allocate nothing before the tensors are known to fit
-        wanted = VisionNet(width, categories).state_dict()
-    check_names_and_shapes(tensors, wanted, f"{path}")
-    check_finite(tensors, path)
     with torch_defaults("cpu"):
         network = VisionNet(width, categories, info)
+    check_names_and_shapes(tensors, network.state_dict(), f"{path}")
+    check_finite(tensors, path)
     network.load_state_dict(tensors)
     return network
 

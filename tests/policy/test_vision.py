@@ -156,11 +156,15 @@ def test_weights_that_do_not_fit_are_refused(made, message, weights):
             "damaged metadata",
         ),
         (
+            {"format": "batchnav encoder 1", "encoder": '{"base_width": 8, "categories": [], "info": {}}'},
+            "0 categories",
+        ),
+        (
             {"format": "batchnav encoder 1", "encoder": '{"base_width": 16, "categories": ["", "a"], "info": {}}'},
             "tensor 'trunk.stem.weight' is",
         ),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_damaged_files_are_refused(metadata, message, weights, tmp_path):
     path = tmp_path / "other.safetensors"
