@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -29,6 +30,9 @@ from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.scene import Scene
 from batchnav.training.config import TrainingConfig
 
+GOALS_AT_ONCE = 64
+"""Number of streamed scenes that are in memory at a time while their goals are made."""
+
 
 def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
     """The training environment of one rank.
@@ -50,16 +54,18 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
     all_names = scene_ids(config.scenes.names)
     material_library, names = material_library_for(config.scenes, all_names), ranks.shard(all_names)
     return NavEnv(
-        training_scenes(config, names), num_envs, ranks.device, config.seed, first_env=ranks.rank * num_envs,
-        material_library=material_library, **_options(config),
+        training_scenes(config, names, ranks.device), num_envs, ranks.device, config.seed,
+        first_env=ranks.rank * num_envs, material_library=material_library, **_options(config),
     )  # fmt: skip
 
 
-def training_scenes(config: TrainingConfig, names: Sequence[str]) -> SceneStream | list[Scene]:
+def training_scenes(config: TrainingConfig, names: Sequence[str], device: torch.device) -> SceneStream | list[Scene]:
     """The scenes of one rank: all of them in memory, or a stream if they exceed `resident_scenes` or `gigabytes`."""
     settings, appearance, scenes = config.env.body.navmesh, config.appearance, config.scenes
     goals = partial(with_goals_of_task, config.env.task_name, config.env.task)
     if scenes.resident_scenes or scenes.gigabytes:
+        if device.type == "cuda":
+            cache_goals(config, names, device)
         capacities = [
             scene.with_appearance(config.appearance_fields)
             for scene in map_scenes(partial(_size, goals), names, settings, appearance)
@@ -69,6 +75,16 @@ def training_scenes(config: TrainingConfig, names: Sequence[str]) -> SceneStream
             load = partial(_load_with, goals, settings, appearance)
             return SceneStream(names, load, SceneSize.largest(capacities), resident, config.seed)
     return load_all(names, settings, appearance)
+
+
+def cache_goals(config: TrainingConfig, names: Sequence[str], device: torch.device) -> None:
+    """Make the goals of streamed scenes on a device, some scenes at a time; the stream finds them in the cache."""
+    kind, settings = kind_of(config.env.task_name), config.env.body.navmesh
+    bounds = {0, 1, *range(1 + GOALS_AT_ONCE, len(names), GOALS_AT_ONCE), len(names)}
+    for begin, end in itertools.pairwise(sorted(bounds)):
+        scenes = kind.with_goals(load_all(names[begin:end], settings, config.appearance), config.env.task, device)
+        if begin == 0 and scenes[0].goals is None:  # the task has no goals of this kind
+            return
 
 
 def with_goals_of_task(task: str, config: Any, scene: Scene) -> Scene:

@@ -15,8 +15,10 @@ from batchnav.evaluation.play import evaluate
 from batchnav.policy import load_policy
 from batchnav.scene.resident import SceneSize
 from batchnav.training.config import TrainingConfig
+from batchnav.training.environment import cache_goals, training_scenes
 from batchnav.training.loop import make_learner, train
 from batchnav.training.validation import Validation
+from tests.labelled import write_named
 
 
 def make_run(**changes):
@@ -77,3 +79,16 @@ def test_validation_renders_no_true_mask(monkeypatch):
     monkeypatch.setattr("batchnav.training.validation.fixed_episodes", environment)
     measured = Validation(run, learner.policy, learner.ranks).measure()
     assert asked == [run.acting_env.for_evaluation] and 0.0 <= measured["success"] <= 1.0
+
+
+def test_goals_of_streamed_scenes_are_made_ahead(tmp_path, monkeypatch):
+    """Some scenes at a time, on the device of training; the stream then finds them in the cache."""
+    chairs = [[("chair", (-0.3, 0.0, k), (0.3, 0.8, k + 1.0))] for k in range(3)]
+    names = [str(write_named(tmp_path / f"{k}.glb", chair)) for k, chair in enumerate(chairs)]
+    run = make_run(scenes={"houses": 0, "sources": names, "resident_scenes": 2})
+    monkeypatch.setattr("batchnav.training.environment.GOALS_AT_ONCE", 1)
+    cache_goals(run, names, torch.device("cpu"))
+    monkeypatch.setattr("batchnav.data.goals.view_points.search_goals", None)
+    stream = training_scenes(run, names, torch.device("cpu"))
+    assert stream.names == tuple(names)
+    stream.close()
