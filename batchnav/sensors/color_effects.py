@@ -121,18 +121,11 @@ _CHROMA = (
 
 
 def quantisation_tables() -> np.ndarray:
-    """f32 [100, 2, 128]: step of each coefficient of two blocks side by side at quality 1 to 100: luma, colour."""
+    """f32 [100, 2, 128]: step of each coefficient of two transposed blocks at quality 1 to 100: luma, colour."""
     quality = np.arange(1, 101)[:, None, None]
     scale = np.where(quality < 50, 5000 // quality, 200 - 2 * quality)
     steps = np.clip((np.array([_LUMA, _CHROMA])[None] * scale + 50) // 100, 1, 255).reshape(100, 2, 8, 8)
-    return np.concatenate([steps, steps], axis=3).reshape(100, 2, 2 * 64).astype(np.float32)
-
-
-def cosine_matrices() -> np.ndarray:
-    """f32 [2, 64]: matrices, by rows, that multiply a row of a block: the cosine transform, and its inverse."""
-    k, n = np.arange(8)[:, None], np.arange(8)[None]
-    matrix = 0.5 * np.where(k == 0, np.sqrt(0.5), 1.0) * np.cos((2 * n + 1) * k * np.pi / 16)
-    return np.array([matrix.T, matrix], np.float32).reshape(2, 64)
+    return np.tile(steps.swapaxes(2, 3).reshape(100, 2, 64), 2).astype(np.float32)
 
 
 class Jpeg:
@@ -153,16 +146,14 @@ class Jpeg:
             n, _, height, width = rgb.shape
             tables = torch.from_numpy(quantisation_tables()).to(rgb.device)
             squares = n * -(-height // SIDE) * -(-width // SIDE)
-            cosines = torch.from_numpy(cosine_matrices()).to(rgb.device)
-            arguments = view(noise), view(cosines), view(tables), *self._quality, view(rgb)
-            self._bound = noise, compress.bind(squares, *arguments, live=(5,))
+            arguments = view(noise), view(tables), *self._quality, view(rgb)
+            self._bound = noise, compress.bind(squares, *arguments, live=(4,))
         self._bound[1](rgb)
 
 
-_luma_array, _rows_array, _line_array, _row_array = (thread_array(size, np.float32) for size in (256, 128, 16, 8))
-_S, _B, _ROWS, _TWO_BLOCKS = np.uint64(SIDE), np.uint64(8), np.uint64(128), np.uint64(256)
-_R1, _R2, _R3, _R4, _R5, _R6, _R7 = (np.uint64(SIDE * k) for k in range(1, 8))
-_U1, _U2 = np.uint64(1), np.uint64(2)
+_luma_array, _rows_array, _line_array = (thread_array(size, np.float32) for size in (256, 128, 16))
+_S, _B, _BLOCK_SIZE, _ROWS, _LUMA_SIZE = map(np.uint64, (SIDE, 8, 64, 128, 256))
+_U0, _U1, _U2, _U3, _U4, _U5, _U6, _U7 = map(np.uint64, range(8))
 _FLAT = np.float32(0.5 / math.sqrt(2.0))
 _C1, _C2, _C3, _C5, _C6, _C7 = (np.float32(0.5 * math.cos(k * math.pi / 16)) for k in (1, 2, 3, 5, 6, 7))
 _ROUND = np.float32(1.5 * 2.0**23)
@@ -179,66 +170,75 @@ _CR_GREEN = np.float32(2.0 * 0.299 * (1.0 - 0.299) / 0.587)
 
 
 @inline_function
-def _columns_forward(rows, first, rows_out):
-    """Cosine transform of the columns of two blocks side by side."""
-    for c in range(_S):
-        s0, d0 = rows[first + c] + rows[first + c + _R7], rows[first + c] - rows[first + c + _R7]
-        s1, d1 = rows[first + c + _R1] + rows[first + c + _R6], rows[first + c + _R1] - rows[first + c + _R6]
-        s2, d2 = rows[first + c + _R2] + rows[first + c + _R5], rows[first + c + _R2] - rows[first + c + _R5]
-        s3, d3 = rows[first + c + _R3] + rows[first + c + _R4], rows[first + c + _R3] - rows[first + c + _R4]
+def _forward(source, at, down, lane, count, to, down_out, lane_out, target_out):
+    """Cosine transforms of `count` vectors of 8: `down` is the step within a vector, `lane` that between vectors."""
+    for c in range(count):
+        a, b = at + lane * c, to + lane_out * c
+        x0, x7 = source[a], source[a + _U7 * down]
+        x1, x6 = source[a + down], source[a + _U6 * down]
+        x2, x5 = source[a + _U2 * down], source[a + _U5 * down]
+        x3, x4 = source[a + _U3 * down], source[a + _U4 * down]
+        s0, s1, s2, s3 = x0 + x7, x1 + x6, x2 + x5, x3 + x4
+        d0, d1, d2, d3 = x0 - x7, x1 - x6, x2 - x5, x3 - x4
         outer, inner = s0 + s3, s1 + s2
-        rows_out[c], rows_out[c + _R4] = _FLAT * (outer + inner), _FLAT * (outer - inner)
+        target_out[b] = _FLAT * (outer + inner)
+        target_out[b + _U4 * down_out] = _FLAT * (outer - inner)
         outer, inner = s0 - s3, s1 - s2
-        rows_out[c + _R2], rows_out[c + _R6] = _C2 * outer + _C6 * inner, _C6 * outer - _C2 * inner
-        rows_out[c + _R1] = _C1 * d0 + _C3 * d1 + _C5 * d2 + _C7 * d3
-        rows_out[c + _R3] = _C3 * d0 - _C7 * d1 - _C1 * d2 - _C5 * d3
-        rows_out[c + _R5] = _C5 * d0 - _C1 * d1 + _C7 * d2 + _C3 * d3
-        rows_out[c + _R7] = _C7 * d0 - _C5 * d1 + _C3 * d2 - _C1 * d3
+        target_out[b + _U2 * down_out] = _C2 * outer + _C6 * inner
+        target_out[b + _U6 * down_out] = _C6 * outer - _C2 * inner
+        target_out[b + down_out] = _C1 * d0 + _C3 * d1 + _C5 * d2 + _C7 * d3
+        target_out[b + _U3 * down_out] = _C3 * d0 - _C7 * d1 - _C1 * d2 - _C5 * d3
+        target_out[b + _U5 * down_out] = _C5 * d0 - _C1 * d1 + _C7 * d2 + _C3 * d3
+        target_out[b + _U7 * down_out] = _C7 * d0 - _C5 * d1 + _C3 * d2 - _C1 * d3
 
 
 @inline_function
-def _columns_backward(rows, first, rows_out):
-    """Inverse cosine transform of the columns of two blocks side by side."""
-    for c in range(_S):
-        x1, x3, x5, x7 = rows[first + c + _R1], rows[first + c + _R3], rows[first + c + _R5], rows[first + c + _R7]
-        sums = _FLAT * (rows[first + c] + rows[first + c + _R4])
-        differences = _FLAT * (rows[first + c] - rows[first + c + _R4])
-        outer = _C2 * rows[first + c + _R2] + _C6 * rows[first + c + _R6]
-        inner = _C6 * rows[first + c + _R2] - _C2 * rows[first + c + _R6]
-        odd = _C1 * x1 + _C3 * x3 + _C5 * x5 + _C7 * x7
-        rows_out[c], rows_out[c + _R7] = sums + outer + odd, sums + outer - odd
-        odd = _C3 * x1 - _C7 * x3 - _C1 * x5 - _C5 * x7
-        rows_out[c + _R1], rows_out[c + _R6] = differences + inner + odd, differences + inner - odd
-        odd = _C5 * x1 - _C1 * x3 + _C7 * x5 + _C3 * x7
-        rows_out[c + _R2], rows_out[c + _R5] = differences - inner + odd, differences - inner - odd
-        odd = _C7 * x1 - _C5 * x3 + _C3 * x5 - _C1 * x7
-        rows_out[c + _R3], rows_out[c + _R4] = sums - outer + odd, sums - outer - odd
+def _backward(source, at, down, lane, count, to, down_out, lane_out, target_out):
+    """Inverse cosine transforms; arguments as in `_forward`."""
+    for c in range(count):
+        a, b = at + lane * c, to + lane_out * c
+        x0, x4 = source[a], source[a + _U4 * down]
+        x2, x6 = source[a + _U2 * down], source[a + _U6 * down]
+        x1, x3 = source[a + down], source[a + _U3 * down]
+        x5, x7 = source[a + _U5 * down], source[a + _U7 * down]
+        sums, differences = _FLAT * (x0 + x4), _FLAT * (x0 - x4)
+        outer, inner = _C2 * x2 + _C6 * x6, _C6 * x2 - _C2 * x6
+        s0, s1, s2, s3 = sums + outer, differences + inner, differences - inner, sums - outer
+        d0 = _C1 * x1 + _C3 * x3 + _C5 * x5 + _C7 * x7
+        d1 = _C3 * x1 - _C7 * x3 - _C1 * x5 - _C5 * x7
+        d2 = _C5 * x1 - _C1 * x3 + _C7 * x5 + _C3 * x7
+        d3 = _C7 * x1 - _C5 * x3 + _C3 * x5 - _C1 * x7
+        target_out[b], target_out[b + _U7 * down_out] = s0 + d0, s0 - d0
+        target_out[b + down_out], target_out[b + _U6 * down_out] = s1 + d1, s1 - d1
+        target_out[b + _U2 * down_out], target_out[b + _U5 * down_out] = s2 + d2, s2 - d2
+        target_out[b + _U3 * down_out], target_out[b + _U4 * down_out] = s3 + d3, s3 - d3
 
 
 @inline_function
-def _along_rows(first, rows, matrix, rows_out):
-    """Multiply the rows of two blocks side by side with a matrix."""
-    for row in range(np.uint64(0), _ROWS, _B):
-        sums = _row_array()
-        for c in range(_B):
-            sums[c] = rows[row] * matrix[c]
-        for k in range(_U1, _B):
-            for c in range(_B):
-                sums[c] += rows[row + k] * matrix[_B * k + c]
-        for c in range(_B):
-            rows_out[first + row + c] = sums[c]
+def _quantise(first, steps, rows_out):
+    """Transform two blocks side by side, round their coefficients to multiples of the steps, and transform them back.
 
-
-@inline_function
-def _quantise(first, cosines, steps, rows_out):
-    """Transform two blocks, round their coefficients to multiples of the steps, and transform them back."""
-    rows = _rows_array()
-    _columns_forward(rows_out, first, rows)
-    _along_rows(first, rows, cosines[0], rows_out)
+    Between, blocks are transposed and one below the other, so that both directions run along rows.
+    """
+    one, other = _rows_array(), _rows_array()
+    _forward(rows_out, first, _S, _U1, _S, _U0, _U1, _B, one)
+    for block in range(_U0, _ROWS, _BLOCK_SIZE):
+        _forward(one, block, _B, _U1, _B, block, _B, _U1, other)
     for k in range(_ROWS):
-        rows_out[first + k] = ((rows_out[first + k] / steps[k] + _ROUND) - _ROUND) * steps[k]
-    _columns_backward(rows_out, first, rows)
-    _along_rows(first, rows, cosines[1], rows_out)
+        other[k] = ((other[k] / steps[k] + _ROUND) - _ROUND) * steps[k]
+    for block in range(_U0, _ROWS, _BLOCK_SIZE):
+        _backward(other, block, _B, _U1, _B, block, _B, _U1, one)
+    _backward(one, _U0, _U1, _B, _S, first, _S, _U1, rows_out)
+
+
+@inline_function
+def _read_line(count, image, at, left, line, luma_out, reds_out, blues_out):
+    """Write luma of the pixels of a row, and how far red and blue are above luma. A constant `count` vectorises."""
+    for x in range(count):
+        red, green = np.float32(image[0, at, left + x]), np.float32(image[1, at, left + x])
+        blue = np.float32(image[2, at, left + x])
+        level = _RED * red + _GREEN * green + _BLUE * blue
+        luma_out[line + x], reds_out[x], blues_out[x] = level - _MIDDLE, red - level, blue - level
 
 
 @inline_function
@@ -250,11 +250,10 @@ def _read_square(image, top, left, luma_out, chroma_out):
         chroma_out[place] = _ZERO
     for y in range(_S):
         at, line = min(top + y, last), _S * y
-        for x in range(count):
-            red, green = np.float32(image[0, at, left + x]), np.float32(image[1, at, left + x])
-            blue = np.float32(image[2, at, left + x])
-            level = _RED * red + _GREEN * green + _BLUE * blue
-            luma_out[line + x], reds[x], blues[x] = level - _MIDDLE, red - level, blue - level
+        if count == _S:
+            _read_line(_S, image, at, left, line, luma_out, reds, blues)
+        else:
+            _read_line(count, image, at, left, line, luma_out, reds, blues)
         for x in range(count, _S):
             luma_out[line + x] = luma_out[line + count - _U1]
             reds[x], blues[x] = reds[count - _U1], blues[count - _U1]
@@ -266,7 +265,17 @@ def _read_square(image, top, left, luma_out, chroma_out):
 
 @inline_function
 def _as_byte(level):
-    return np.uint8(min(max(level + _HALF, _ZERO), _BYTE))
+    return np.uint8(np.int32(min(max(level + _HALF, _ZERO), _BYTE)))
+
+
+@inline_function
+def _write_line(count, luma, line, reds, blues, at, left, image_out):
+    """Write the colours of the pixels of a row."""
+    for x in range(count):
+        level = luma[line + x] + _MIDDLE
+        image_out[0, at, left + x] = _as_byte(level + _CR_RED * reds[x])
+        image_out[1, at, left + x] = _as_byte(level - _CB_GREEN * blues[x] - _CR_GREEN * reds[x])
+        image_out[2, at, left + x] = _as_byte(level + _CB_BLUE * blues[x])
 
 
 @inline_function
@@ -281,15 +290,14 @@ def _write_square(luma, chroma, top, left, image_out):
             blues[_U2 * x], blues[_U2 * x + _U1] = cb, cb
             reds[_U2 * x], reds[_U2 * x + _U1] = cr, cr
         at, line = top + y, _S * y
-        for x in range(count):
-            level = luma[line + x] + _MIDDLE
-            image_out[0, at, left + x] = _as_byte(level + _CR_RED * reds[x])
-            image_out[1, at, left + x] = _as_byte(level - _CB_GREEN * blues[x] - _CR_GREEN * reds[x])
-            image_out[2, at, left + x] = _as_byte(level + _CB_BLUE * blues[x])
+        if count == _S:
+            _write_line(_S, luma, line, reds, blues, at, left, image_out)
+        else:
+            _write_line(count, luma, line, reds, blues, at, left, image_out)
 
 
 @kernel(block=64)
-def compress(k, noise, cosines, tables, lowest, highest, rgb_out):
+def compress(k, noise, tables, lowest, highest, rgb_out):
     """Compress one square of pixels of an image."""
     across = (np.int32(rgb_out.shape[3]) + np.int32(SIDE - 1)) // np.int32(SIDE)
     squares = across * ((np.int32(rgb_out.shape[2]) + np.int32(SIDE - 1)) // np.int32(SIDE))
@@ -300,7 +308,7 @@ def compress(k, noise, cosines, tables, lowest, highest, rgb_out):
     top, left = _S * np.uint64(square // across), _S * np.uint64(square % across)
     luma, chroma = _luma_array(), _rows_array()
     _read_square(rgb_out[i], top, left, luma, chroma)
-    for first in range(np.uint64(0), _TWO_BLOCKS, _ROWS):
-        _quantise(first, cosines, tables[quality - 1, 0], luma)
-    _quantise(np.uint64(0), cosines, tables[quality - 1, 1], chroma)
+    for first in range(_U0, _LUMA_SIZE, _ROWS):
+        _quantise(first, tables[quality - 1, 0], luma)
+    _quantise(_U0, tables[quality - 1, 1], chroma)
     _write_square(luma, chroma, top, left, rgb_out[i])

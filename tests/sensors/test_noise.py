@@ -306,7 +306,7 @@ def test_kernels_compile_without_float64(compile_ptx):
         (noise.add_noise, (drawn, settings, nb.uint8[:, :, :, ::1])),
         (color_effects.make_curves, (drawn, nb.float32[::1], exposure, nb.uint8[:, :, ::1])),
         (color_effects.look_up, (nb.uint8[:, :, ::1], nb.uint8[:, :, :, ::1])),
-        (color_effects.compress, (drawn, nb.float32[:, ::1], table, nb.int32, nb.int32, nb.uint8[:, :, :, ::1])),
+        (color_effects.compress, (drawn, table, nb.int32, nb.int32, nb.uint8[:, :, :, ::1])),
         (noise.measure_depth, (images, drawn, table, nb.float32, images)),
         (noise.measure_stereo, (images, drawn, nb.float32[::1], nb.float32, images)),
     ):
