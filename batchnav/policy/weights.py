@@ -140,7 +140,7 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
     """Load weights into a network from a file that `save_policy` wrote for the same settings and shapes.
 
     The network may read more vectors and integers than the saved one. The body's weights for them begin at 0, so the
-    network begins with the actions of the saved one.
+    network begins with the actions of the saved one. Where initial weights of an encoder came from may differ.
 
     Args:
         policy: the network; its weights are replaced.
@@ -160,7 +160,7 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
     for name, expected in alike.items():
         has = getattr(found, name)
         if name == "config":
-            has, expected = to_dict(has), to_dict(expected)
+            has, expected = architecture(has), architecture(expected)
         if has != expected:
             raise CheckpointError(f"{path}: {name}: found {_where_other(has, expected)}")
     if more and not policy.body.input_weights:
@@ -174,6 +174,17 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
         none = weights[read].new_zeros(len(weights[read]), policy.config.embedding_size)
         weights[read] = torch.cat([parts.get(name, none) for name in policy.body_inputs], dim=1)
     policy.load_state_dict(weights)
+    if policy.pretrained is not None and found.pretrained is not None:
+        policy.pretrained.source = found.pretrained.source
+
+
+def architecture(config: PolicyConfig) -> dict[str, Any]:
+    """A configuration as a dict, without the files of initial weights, such as `se_resnet9.weights`."""
+    found = to_dict(config)
+    for section in found.values():
+        if isinstance(section, dict):
+            section.pop("weights", None)
+    return found
 
 
 def _where_other(found: Any, expected: Any) -> str:

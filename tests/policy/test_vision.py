@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.policy.vision import VisionNet, cell_pixels, load_vision, save_vision
+from batchnav.policy.weights import load_weights
 
 WIDTH, SIDE = 8, 32
 NORM = 1e-3  # of features: the policy adds 1e-5 to variances
@@ -114,6 +115,18 @@ def test_policies_are_loaded_without_the_weights_file(weights, tmp_path):
             assert torch.equal(value, loaded.state_dict()[key]), key
     source = made["frozen"].pretrained_source
     assert source.weights == "eyes.safetensors" and len(source.sha256) == 64 and source.licence == "MIT"
+
+
+def test_a_policy_continues_without_the_weights_file(weights, tmp_path):
+    """A later part of a training starts from the policy of the first, whose encoder began with the weights."""
+    first = policy(weights, "rgb")
+    save_policy(first, tmp_path / "first.safetensors")
+    then = policy("", "rgb")
+    load_weights(then, tmp_path / "first.safetensors")
+    for key, value in first.state_dict().items():
+        assert torch.equal(value, then.state_dict()[key]), key
+    with pytest.raises(CheckpointError, match=r"config: found .*base_width"):
+        load_weights(policy("", "rgb", width=16), tmp_path / "first.safetensors")
 
 
 def test_a_rollout_keeps_the_features_of_a_frozen_trunk(weights):
