@@ -30,7 +30,12 @@ def main() -> None:
     settings = NavMeshSettings()
     corners = np.array([(0, 0, 0), (0, 0, SIDE), (SIDE, 0, SIDE), (SIDE, 0, 0)], np.float32)
     mesh = TriangleMesh(corners, np.array([(0, 1, 2), (0, 2, 3)], np.int32))
-    check_scene_arrays(mesh, build_bvh(mesh), "floor")  # the last step of building a scene compiles first
+    # The last step of building a scene compiles first. A row of floors, since the columns of a tree with a single node
+    # are contiguous, for which numba would compile other kernels than for a scene.
+    places = SIDE * np.arange(4, dtype=np.float32)[:, None, None] * np.array([1, 0, 0], np.float32)
+    steps = np.array(4 * np.arange(4), np.int32)[:, None, None]
+    row = TriangleMesh((corners + places).reshape(-1, 3), (mesh.faces + steps).reshape(-1, 3))
+    check_scene_arrays(row, build_bvh(row), "floors")
     grid = make_grid(mesh.vertices, mesh.faces, settings)
     field, region, outline = _whole_floor(grid.width)
     polygons = build_polygons(outline, grid.vertices_per_polygon)
