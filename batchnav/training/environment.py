@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import logging
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from batchnav.data.scenes.ids import has_random_materials, scene_ids
 from batchnav.data.scenes.load import load_all, load_scene, map_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
-from batchnav.errors import ConfigError, NoEpisodesError
+from batchnav.errors import ConfigError
 from batchnav.procedural import make_material_library
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed import Ranks
@@ -31,15 +30,15 @@ from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.scene import Scene
 from batchnav.training.config import TrainingConfig
 
-log = logging.getLogger(__name__)
+GOALS_AT_ONCE = 64
+"""Number of streamed scenes that are in memory at a time while their goals are made."""
 
 
 def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
     """The training environment of one rank.
 
     Each rank has its share of the scenes, in which it samples episodes; with `scenes.episodes` it has its share of the
-    episodes instead. Scenes in which the task finds no episode are left out, with a warning. NoEpisodesError where no
-    scene of the rank has one.
+    episodes instead.
     """
     num_envs = config.learner_of(ranks).num_envs
     if ranks.is_rank_zero and ranks.device.type == "cpu":
@@ -54,28 +53,19 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
         return fixed_episodes(mine, config, ranks.device, num_envs, material_library)
     all_names = scene_ids(config.scenes.names)
     material_library, names = material_library_for(config.scenes, all_names), ranks.shard(all_names)
-    found = training_scenes(config, names)
-    while True:
-        try:
-            env = NavEnv(
-                found, num_envs, ranks.device, config.seed, first_env=ranks.rank * num_envs,
-                material_library=material_library, **_options(config),
-            )  # fmt: skip
-        except NoEpisodesError as error:
-            if isinstance(found, SceneStream) or {*error.scenes} >= {scene.name for scene in found}:
-                raise
-            found = [scene for scene in found if scene.name not in error.scenes]
-            log.warning("left out of training: %s", error)
-        else:
-            return env
-        gc.collect()  # memory of the environment that was refused
+    return NavEnv(
+        training_scenes(config, names, ranks.device), num_envs, ranks.device, config.seed,
+        first_env=ranks.rank * num_envs, material_library=material_library, **_options(config),
+    )  # fmt: skip
 
 
-def training_scenes(config: TrainingConfig, names: Sequence[str]) -> SceneStream | list[Scene]:
+def training_scenes(config: TrainingConfig, names: Sequence[str], device: torch.device) -> SceneStream | list[Scene]:
     """The scenes of one rank: all of them in memory, or a stream if they exceed `resident_scenes` or `gigabytes`."""
     settings, appearance, scenes = config.env.body.navmesh, config.appearance, config.scenes
     goals = partial(with_goals_of_task, config.env.task_name, config.env.task)
     if scenes.resident_scenes or scenes.gigabytes:
+        if device.type == "cuda":
+            cache_goals(config, names, device)
         capacities = [
             scene.with_appearance(config.appearance_fields)
             for scene in map_scenes(partial(_size, goals), names, settings, appearance)
@@ -85,6 +75,16 @@ def training_scenes(config: TrainingConfig, names: Sequence[str]) -> SceneStream
             load = partial(_load_with, goals, settings, appearance)
             return SceneStream(names, load, SceneSize.largest(capacities), resident, config.seed)
     return load_all(names, settings, appearance)
+
+
+def cache_goals(config: TrainingConfig, names: Sequence[str], device: torch.device) -> None:
+    """Make the goals of streamed scenes on a device, some scenes at a time; the stream finds them in the cache."""
+    kind, settings = kind_of(config.env.task_name), config.env.body.navmesh
+    bounds = {0, 1, *range(1 + GOALS_AT_ONCE, len(names), GOALS_AT_ONCE), len(names)}
+    for begin, end in itertools.pairwise(sorted(bounds)):
+        scenes = kind.with_goals(load_all(names[begin:end], settings, config.appearance), config.env.task, device)
+        if begin == 0 and scenes[0].goals is None:  # the task has no goals of this kind
+            return
 
 
 def with_goals_of_task(task: str, config: Any, scene: Scene) -> Scene:
