@@ -327,12 +327,11 @@ def test_small_patches_show_what_whole_ones_do(device, monkeypatch):
             monkeypatch.setattr(small_nodes, "FROM_TRIANGLES", large)
             bank = SceneBank.pack([painted(look)], device, COLOR_FIELDS)
             found.append((*views(bank, camera), len(bank.appearance.small_patches)))
-            assert list(map(len, bank.appearance)) == list(
-                SceneSize.of(bank.scenes[0]).with_appearance(COLOR_FIELDS)[2]
-            )
+            rows = SceneSize.of(bank.scenes[0]).with_appearance(COLOR_FIELDS).appearance
+            assert list(map(len, bank.appearance)) == list(rows)
         (whole, *seen, none), (small, *same, count) = found
         assert all(map(np.array_equal, seen, same)) and none == 0 and least <= count <= 12
-        assert np.abs(whole.astype(int) - small).max() <= CLOSE and (whole == small).mean() > 0.98
+        assert np.abs(whole.astype(int) - small).max() <= 1 and (whole == small).mean() > 0.95
     wide = painted(surface()._replace(textures=(Texture(np.tile(smooth(96, 160), (40, 100, 1))),)))
     assert len(SceneBank.pack([wide], device, COLOR_FIELDS).appearance.small_patches) < 12
 
