@@ -287,7 +287,7 @@ def _small_patches(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which triangles of a mesh have a small patch, bool [F], and their patches; `rows` as in `small_patches`."""
     chosen, words = np.zeros(len(textured), np.bool_), np.empty((0, SMALL_WIDTH), np.int32)
-    which = np.flatnonzero(textured & ~tinted) if is_large(len(textured)) else ()
+    which = np.flatnonzero(textured & ~tinted & is_large(len(textured)))
     if len(which):
         fits, words = small_patches(mesh, which, rows)
         chosen[which[fits]], words = True, words[fits]
