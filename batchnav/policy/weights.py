@@ -151,7 +151,7 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
     """
     found = load_policy(path).network
     more = policy.embeddings.keys() - found.observation_shapes.keys()
-    alike = {
+    alike: dict[str, Any] = {
         "observation_shapes": {n: shape for n, shape in policy.observation_shapes.items() if n not in more},
         "num_categories": {n: size for n, size in policy.num_categories.items() if n not in more},
         "action_space": policy.action_space,
