@@ -1,9 +1,9 @@
 """The record: seconds from an empty folder to a policy that reaches a bar, such as SPL 0.80.
 
-    python eval/record/run.py pointnav_depth_080                    # three seeds, kernels compiled before
-    python eval/record/run.py pointnav_depth_080 --empty-cache      # with an empty cache: compiling is part of the time
-    python eval/record/run.py pointnav_depth_080 --record           # append the rows to eval/results/record.jsonl too
-    CUDA_VISIBLE_DEVICES=1 python eval/record/run.py pointnav_depth_080 --seeds 2    # a seed on another card
+    python eval/record/run.py pointnav_depth_080_32px                # three seeds, kernels compiled before
+    python eval/record/run.py pointnav_depth_080_32px --empty-cache  # with an empty cache: compiling counts
+    python eval/record/run.py pointnav_depth_080_32px --record       # append rows to eval/results/record.jsonl too
+    CUDA_VISIBLE_DEVICES=1 python eval/record/run.py pointnav_depth_080_32px --seeds 2    # a seed on another card
 
 An entry of `entries.yaml` is a sequence of trainings, each from the weights of the one before it. The clock runs from
 the start of the first process to the end of the last one, which has saved its weights: imports, generation of scenes
