@@ -77,6 +77,14 @@ class EpisodeError(BatchnavError):
     """An episode file, or an episode in it, that is invalid."""
 
 
+class NoEpisodesError(EpisodeError):
+    """Scenes in which no episode of the task can be sampled: `scenes`, their names."""
+
+    def __init__(self, message: str, scenes: Sequence[str]):
+        super().__init__(message)
+        self.scenes = tuple(scenes)
+
+
 class CheckpointError(BatchnavError):
     """Weights, a training state or a run's folder that cannot be read or written, or a folder in use by another run."""
 

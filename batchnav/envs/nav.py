@@ -186,8 +186,9 @@ class NavEnv(gym.vector.VectorEnv):
             `config`.
 
     ArgumentError or ConfigError for invalid arguments; ArgumentError for a step before the first `reset` and for any
-    call after `close`; EpisodeError for a scene without episodes; NavMeshError for a bank, a scene with a navmesh
-    file, or one with goals, whose navmesh was baked for another body. Other navmeshes are baked again for the body.
+    call after `close`; NoEpisodesError for scenes without episodes, which a stream leaves out; NavMeshError for a bank,
+    a scene with a navmesh file, or one with goals, whose navmesh was baked for another body. Other navmeshes are baked
+    again for the body.
     """
 
     __reduce_ex__ = refuse_copies

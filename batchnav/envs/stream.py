@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,6 +19,7 @@ from batchnav.scene.resident import ResidentSceneBank, SceneSize
 from batchnav.scene.scene import Scene
 from batchnav.sim.simulator import Simulator
 
+log = logging.getLogger(__name__)
 SPARE = 8
 """Slots per spare slot. A spare slot holds a scene that is being loaded, or one that its last agents still use."""
 
@@ -34,7 +36,8 @@ class SceneStream:
     the group moves there when its episode ends. A slot that its last agent has left receives the next scene.
 
     The schedule depends on the seed alone and not on loading times: `move` waits for a scene that is due. Runs are
-    therefore reproducible and resume exactly. Scenes are loaded in a random order, sampled again after each pass.
+    therefore reproducible and resume exactly. Scenes are loaded in a random order, sampled again after each pass. A
+    scene in which the task finds no episode is left out, with a warning.
 
     Args:
         names: names of the scenes.
@@ -61,6 +64,7 @@ class SceneStream:
         self._loads: deque[tuple[int, Future]] = deque()  # slots that are being loaded, oldest first
         self._taken = 0  # scenes requested so far
         self._turn = 0  # the group that moves next
+        self._left_out = set[str]()  # scenes without episodes
         self._in_slot = [-1] * resident_scenes  # index of the scene in each slot
         groups = resident_scenes - -(-resident_scenes // SPARE)
         self._slot_of = list(range(groups))  # by group
@@ -94,14 +98,36 @@ class SceneStream:
         return self.bank
 
     def begin(self, sim: Simulator) -> None:
-        """Assign each agent to the slot of its group; it moves there with its next episode."""
+        """Assign each agent to the slot of its group; it moves there with its next episode.
+
+        NoEpisodesError where no scene has episodes.
+        """
+        while lacking := sim.scenes_without_episodes(self._slot_of):
+            self._leave_out(sim, lacking)
+            for slot in lacking:
+                self._request(slot)
+            for _, load in [self._loads.pop() for _ in lacking]:
+                load.result()
+        self._send_all(sim)
+
+    def _send_all(self, sim: Simulator) -> None:
         self._send(sim, range(len(self._slot_of)))
+
+    def _leave_out(self, sim: Simulator, slots: Sequence[int]) -> None:
+        """Warn of scenes without episodes in these slots, once. NoEpisodesError where no other scenes are left."""
+        names = [self.names[self._in_slot[slot]] for slot in slots]
+        if new := sorted({*names} - self._left_out):
+            self._left_out.update(new)
+            error = sim.no_episodes(new)
+            if len(self._left_out) == len({*self.names}):
+                raise error
+            log.warning("left out of training: %s", error)
 
     def move(self, sim: Simulator) -> dict[str, float]:
         """Move at most one group to a new scene, and request scenes for free slots (synchronises with the device).
 
         Returns "scenes_loaded", 1 or 0, and "scene_stall", the seconds that were spent waiting for a scene.
-        MeshError or NavMeshError where a scene cannot be loaded.
+        MeshError or NavMeshError where a scene cannot be loaded. NoEpisodesError where no scene has episodes.
         """
         sim.settle()
         # Counted before a group moves: its agents stay in their slot until their episodes end.
@@ -114,9 +140,14 @@ class SceneStream:
             start = time.perf_counter()
             load.result()
             loaded, stall = 1, time.perf_counter() - start
-            self._slot_of[self._turn] = slot
-            self._send(sim, [self._turn])
-            self._turn = (self._turn + 1) % len(self._slot_of)
+            if sim.scenes_without_episodes([slot]):
+                self._leave_out(sim, [slot])
+                self._send(sim, [0])  # whose first agent tried the scene
+                free.append(slot)
+            else:
+                self._slot_of[self._turn] = slot
+                self._send(sim, {0, self._turn})
+                self._turn = (self._turn + 1) % len(self._slot_of)
         for slot in free:
             self._request(slot)
         return {"scenes_loaded": loaded, "scene_stall": stall}
@@ -133,7 +164,7 @@ class SceneStream:
         scene = self._readers.submit(self._load, name)
         self._loads.append((slot, self._loader.submit(lambda: self.bank.replace(slot, scene.result()))))
 
-    def _send(self, sim: Simulator, groups: Sequence[int]) -> None:
+    def _send(self, sim: Simulator, groups: Collection[int]) -> None:
         """Assign the agents of these groups to their slots; each moves there with its next episode."""
         bounds = [g * sim.num_envs // len(self._slot_of) for g in range(len(self._slot_of) + 1)]
         sim.assign_scenes([range(bounds[g], bounds[g + 1]) for g in groups], [self._slot_of[g] for g in groups])
@@ -161,7 +192,7 @@ class SceneStream:
             self._submit(slot)
         for _ in here:
             self._loads.popleft()[1].result()
-        self.begin(sim)
+        self._send_all(sim)
 
     def _checked(self, state: Mapping[str, torch.Tensor]) -> dict[str, list[int]]:
         """Lists of a state. CheckpointError for missing lists and for numbers out of range."""

@@ -15,15 +15,16 @@ a pure function of seed, agent and episode number, so the time of sampling does 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from batchnav.errors import ArgumentError, BatchnavError, EpisodeError
+from batchnav.errors import ArgumentError, BatchnavError, NoEpisodesError, few
 from batchnav.geometry.pose import point_at, store_point
 from batchnav.navmesh.locate import nearest_polygon
 from batchnav.runtime.checks import check_int, check_seed
+from batchnav.runtime.device import wait_for
 from batchnav.runtime.kernels.arrays import host_flag, view
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.parallel import num_threads
@@ -93,7 +94,7 @@ class Simulator:
         return view(self.bank.search_scratch(threads if self.device.type == "cuda" else self.chunks))
 
     def reset(self) -> None:
-        """Begin an episode for every agent. EpisodeError for a scene without episodes. Waits for the device."""
+        """Begin an episode for every agent. NoEpisodesError for a scene without one. Waits for the device."""
         self.sample_all()
         self._begin(all_agents=True)
         self.settle()
@@ -102,7 +103,7 @@ class Simulator:
         self.check()
 
     def check(self) -> None:
-        """Raise errors that kernels flagged so far: ArgumentError or EpisodeError. Does not wait for the device."""
+        """Raise errors that kernels flagged so far: ArgumentError or NoEpisodesError. Does not wait for the device."""
         agent, scene = int(self._host_error_flags[BAD_ACTION]) - 1, int(self._host_error_flags[NO_EPISODE]) - 1
         self._host_error_flags[:] = 0
         if agent >= 0:
@@ -110,20 +111,47 @@ class Simulator:
                 f"actions: found an invalid one in environment {agent}, expected {self.body_config.valid_actions}"
             )
         if scene >= 0:
-            raise EpisodeError(f"scene {self.bank.names[scene]!r}: {self.task.no_episode_message}")
+            raise self.no_episodes([self.bank.names[scene]])
+
+    def no_episodes(self, names: Sequence[str]) -> NoEpisodesError:
+        """The error for scenes without episodes, by name."""
+        scenes = f"scene{'s' * (len(names) > 1)} {few([repr(name) for name in names], 20)}"
+        return NoEpisodesError(f"{scenes}: {self.task.no_episode_message}", names)
 
     def check_scenes(self) -> None:
-        """Sample an episode in each scene. EpisodeError for a scene without episodes. Waits for the device."""
-        ranges = self.sampling.scene_ranges.clone()
-        self.sampling.scene_ranges[:, 1] = 1
-        for first in range(0, self.bank.num_scenes, self.num_envs):
-            count = min(self.num_envs, self.bank.num_scenes - first)
-            self.sampling.scene_ranges[:count, 0] = torch.arange(first, first + count, dtype=torch.int64, device="cpu")
-            self._sample_for(torch.arange(count, dtype=torch.int64, device="cpu"))
+        """Sample an episode in each scene. NoEpisodesError names the scenes without one. Waits for the device."""
+        if lacking := self.scenes_without_episodes(range(self.bank.num_scenes)):
+            raise self.no_episodes([self.bank.names[scene] for scene in lacking])
+
+    def scenes_without_episodes(self, scenes: Sequence[int]) -> list[int]:
+        """Those of these scenes, rows of the bank, in which no episode can be sampled. Waits for the device.
+
+        Agents sample one episode in each scene: sample their next episodes again afterwards.
+        """
+        self.settle()
+        wait_for(self.device)
+        flagged = int(self._host_error_flags[NO_EPISODE])  # kept for `check`
+        ranges, lacking = self.sampling.scene_ranges.clone(), list[int]()
+        for first in range(0, len(scenes), self.num_envs):
+            rows = list(scenes[first : first + self.num_envs])
+            self.sampling.scene_ranges[: len(rows), 0] = torch.tensor(rows, dtype=torch.int32, device="cpu").to(ranges)
+            self.sampling.scene_ranges[: len(rows), 1] = 1
+            lacking += [rows[agent] for agent in self._without_episodes(range(len(rows)))]
         self.sampling.scene_ranges.copy_(ranges)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        self.check()
+        self._host_error_flags[NO_EPISODE] = flagged
+        return lacking
+
+    def _without_episodes(self, agents: range) -> list[int]:
+        """Those of these agents that find no episode. The flag tells of one of them: halves are tried again."""
+        self._host_error_flags[NO_EPISODE] = 0
+        self._sample_for(torch.arange(agents.start, agents.stop, dtype=torch.int64, device="cpu"))
+        wait_for(self.device)
+        if self._host_error_flags[NO_EPISODE] == 0:
+            return []
+        if len(agents) == 1:
+            return list(agents)
+        half = len(agents) // 2
+        return self._without_episodes(agents[:half]) + self._without_episodes(agents[half:])
 
     def sample_all(self) -> None:
         """Sample every agent's next episode again, after a change of the seed, the episode numbers or the scenes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +22,7 @@ from batchnav.data.scenes.ids import has_random_materials, scene_ids
 from batchnav.data.scenes.load import load_all, load_scene, map_scenes
 from batchnav.envs.nav import NavEnv
 from batchnav.envs.stream import SceneStream
-from batchnav.errors import ConfigError
+from batchnav.errors import ConfigError, NoEpisodesError
 from batchnav.procedural import make_material_library
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed import Ranks
@@ -30,6 +32,7 @@ from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.scene import Scene
 from batchnav.training.config import TrainingConfig
 
+log = logging.getLogger(__name__)
 GOALS_AT_ONCE = 64
 """Number of streamed scenes that are in memory at a time while their goals are made."""
 
@@ -38,7 +41,8 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
     """The training environment of one rank.
 
     Each rank has its share of the scenes, in which it samples episodes; with `scenes.episodes` it has its share of the
-    episodes instead.
+    episodes instead. Scenes in which the task finds no episode are left out, with a warning. NoEpisodesError where no
+    scene of the rank has one.
     """
     num_envs = config.learner_of(ranks).num_envs
     if ranks.is_rank_zero and ranks.device.type == "cpu":
@@ -53,10 +57,21 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
         return fixed_episodes(mine, config, ranks.device, num_envs, material_library)
     all_names = scene_ids(config.scenes.names)
     material_library, names = material_library_for(config.scenes, all_names), ranks.shard(all_names)
-    return NavEnv(
-        training_scenes(config, names, ranks.device), num_envs, ranks.device, config.seed,
-        first_env=ranks.rank * num_envs, material_library=material_library, **_options(config),
-    )  # fmt: skip
+    found = training_scenes(config, names, ranks.device)
+    while True:
+        try:
+            env = NavEnv(
+                found, num_envs, ranks.device, config.seed, first_env=ranks.rank * num_envs,
+                material_library=material_library, **_options(config),
+            )  # fmt: skip
+        except NoEpisodesError as error:
+            if isinstance(found, SceneStream) or {*error.scenes} >= {scene.name for scene in found}:
+                raise
+            found = [scene for scene in found if scene.name not in error.scenes]
+            log.warning("left out of training: %s", error)
+        else:
+            return env
+        gc.collect()  # memory of the environment that was refused
 
 
 def training_scenes(config: TrainingConfig, names: Sequence[str], device: torch.device) -> SceneStream | list[Scene]:

@@ -1,24 +1,29 @@
 """NavEnv: non-contiguous actions, final observations, scenes without episodes, and refused arguments."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import trimesh
 
+from batchnav.config import from_dict
 from batchnav.data.scenes.load import load_scene, load_scenes
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
 from batchnav.envs.stream import SceneStream
-from batchnav.errors import ArgumentError, ConfigError, EpisodeError, NavMeshError
+from batchnav.errors import ArgumentError, ConfigError, NavMeshError, NoEpisodesError
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.distributed import Ranks
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import make_scene
 from batchnav.tasks import TASKS
 from batchnav.tasks.goal_task import advance
 from batchnav.tasks.pointnav import PointNav, PointNavConfig
+from batchnav.training.config import TrainingConfig
+from batchnav.training.environment import make_environment
 from batchnav.types import TriangleMesh
 
 N = 6
@@ -106,25 +111,65 @@ def test_a_scene_without_episodes_is_refused_at_once():
     """At any position in the bank, and with any number of agents."""
     scenes = [floor("wide", 8.0), floor("narrow", 1.6), floor("broad", 9.0)]
     for num_envs in (1, 7):
-        with pytest.raises(EpisodeError, match="'narrow': no episode found in 1000 tries"):
+        with pytest.raises(NoEpisodesError, match="'narrow': no episode found in 1000 tries"):
             NavEnv(scenes, num_envs, "cpu", **SMALL)
 
 
-def test_a_streamed_scene_without_episodes_is_refused():
-    """At the latest between two rollouts, after an agent had to sample from the scene."""
+def test_the_error_names_all_scenes_without_episodes():
+    scenes = [floor("narrow", 1.6), floor("wide", 8.0), floor("small", 1.5), floor("tight", 1.7)]
+    with pytest.raises(NoEpisodesError, match="scenes 'narrow', 'small', 'tight': no episode found") as error:
+        NavEnv(scenes, 4, "cpu", **SMALL)
+    assert error.value.scenes == ("narrow", "small", "tight")
+
+
+def test_training_leaves_out_scenes_without_episodes(caplog, tmp_path):
+    """The environment is the one of the other scenes. Without any other scene the error names all."""
+    sizes = {"wide": 8.0, "narrow": 1.6, "broad": 9.0, "small": 1.5}
+    paths = {name: str(tmp_path / f"{name}.glb") for name in sizes}
+    for name, size in sizes.items():
+        trimesh.creation.box((size, 0.2, size)).export(paths[name])
+
+    def make(*names):
+        scenes = {"houses": 0, "sources": [paths[name] for name in names]}
+        run = {"env": {"camera": SMALL}, "scenes": scenes, "ppo": {"num_envs": 3, "minibatches": 1}, "device": "cpu"}
+        env = make_environment(from_dict(TrainingConfig, run), Ranks(torch.device("cpu")))
+        return env.bank.names, env.reset(seed=1)[0]["pointgoal"]
+
+    names, goals = make(*sizes)
+    assert [Path(name).stem for name in names] == ["wide", "broad"]
+    (record,) = (r.getMessage() for r in caplog.records if "left out" in r.getMessage())
+    assert "narrow" in record and "small" in record
+    assert torch.equal(goals, make("wide", "broad")[1])
+    with pytest.raises(NoEpisodesError, match=r"narrow.*small.*no episode found"):
+        make("narrow", "small")
+
+
+def test_a_streamed_scene_without_episodes_is_left_out(caplog):
+    """One warning names it; no agent is sent there, at the start or later; the other scenes are visited."""
     scenes = {scene.name: scene for scene in [*(floor(f"wide{k}", 8.0 + k) for k in range(4)), floor("narrow", 1.6)]}
     capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
-    stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed=0)
-    env = PointNavEnv(stream, 2, "cpu", max_steps=2, **SMALL)
-    env.reset()
-    with pytest.raises(EpisodeError, match="'narrow': no episode found"):
+    for seed in (0, 1):  # seed 1 loads it first
+        caplog.clear()
+        stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed)
+        env, visited = PointNavEnv(stream, 2, "cpu", max_steps=2, **SMALL), set()
+        env.reset()
         for _ in range(30):
-            sent = {env.bank.names[k] for k in env.sim.sampling.scene_ranges[:, 0]}
             env.between_rollouts()
-            assert "narrow" not in sent
             for _ in range(2):
                 env.step(torch.full((2,), 2))
-    env.close()
+            visited.update(env.bank.names[k] for k in env.sim.bodies.scene.tolist())
+        env.close()
+        assert visited == {*scenes} - {"narrow"}
+        assert [r.getMessage() for r in caplog.records if "narrow" in r.getMessage()] == [
+            "left out of training: scene 'narrow': " + env.task.no_episode_message
+        ]
+
+
+def test_a_stream_without_any_episodes_is_refused():
+    scenes = {name: floor(name, 1.6) for name in ("narrow", "small", "tight")}
+    capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
+    with pytest.raises(NoEpisodesError, match="no episode found"):
+        PointNavEnv(SceneStream(list(scenes), scenes.__getitem__, capacity, 2), 2, "cpu", **SMALL)
 
 
 @pytest.mark.parametrize(
