@@ -1,7 +1,7 @@
 """Mapper of agents that get several goals in an episode: it remembers where it saw objects of every category.
 
-It counts the pixels of all categories in the cells of the map. When the goal changes, the counts of its category become
-the goal cells of `search`, so that the agent goes straight to an object which it passed on the way to another one.
+It keeps the evidence of all categories in the cells of the map. When the goal changes, that of its category gives the
+goal cells of `search`, so that the agent goes straight to an object which it passed on the way to another one.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from batchnav.mapping.integrate import eye_of, pixel_point
-from batchnav.mapping.search import GOAL_CELLS, HITS, KIND, LIKELY, NONE, STOP
+from batchnav.mapping.evidence import NEAR, count_view, end_view, holds_object, note_looked, note_seen
+from batchnav.mapping.integrate import eye_of
+from batchnav.mapping.search import GOAL_CELLS, KIND, LIKELY, NONE, STOP, place_seen
 from batchnav.mapping.search_mapper import SearchMapper
-from batchnav.mapping.state import CELLS, cell_of
+from batchnav.mapping.state import CELLS
 from batchnav.runtime.kernels.arrays import view
+from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.runtime.kernels.synchronization import atomic_add, sync_lanes
 from batchnav.sensors.sensor import Cameras
 
 BLOCK = 256
 """CUDA: threads per agent."""
-_ZERO, _ONE = np.int32(0), np.int32(1)
+_ZERO, _ONE, _UNSEEN = np.int32(0), np.int32(1), np.int32(-1)
 
 
 class SeenObjects(NamedTuple):
     """What N agents remember of objects of C categories."""
 
-    hits: Any
-    """i32 [N * C, CELLS]: pixels of each category seen in each cell. Those of the current goal are in `GoalMap`."""
+    evidence: Any
+    """i32 [N * C, CELLS]: evidence of each category in each cell. That of the current goal is in `GoalMap`."""
     goal: Any
     """i32 [N]: number of the goal at the last update."""
     category: Any
@@ -48,17 +50,17 @@ class SeenObjects(NamedTuple):
 
 @kernel(over="blocks", block=BLOCK)
 def recall(lane, lanes, i, agents, goal_number, goal_category, seen_out, state_out, goals_out):
-    """Where agent i has another goal: keep the pixels of the old one, and recall those of the new one.
+    """Where agent i has another goal: keep the evidence of the old one, and recall that of the new one.
 
     A new map begins without any. The lanes share the cells.
     """
-    first = i * np.int64(seen_out.hits.shape[0] // seen_out.goal.shape[0])
+    first = i * np.int64(seen_out.evidence.shape[0] // seen_out.goal.shape[0])
     begins, changes = state_out.episode[i] != agents.episode[i], goal_number[i] != seen_out.goal[i]
     old, new = seen_out.category[i], goal_category[i]
     if begins:
-        for row in range(first, first + seen_out.hits.shape[0] // seen_out.goal.shape[0]):
+        for row in range(first, first + seen_out.evidence.shape[0] // seen_out.goal.shape[0]):
             for cell in range(lane, CELLS, lanes):
-                seen_out.hits[row, cell] = _ZERO
+                seen_out.evidence[row, cell] = _ZERO
     elif changes:
         if lane == 0:
             goals_out.counters[i, GOAL_CELLS] = _ZERO
@@ -66,11 +68,11 @@ def recall(lane, lanes, i, agents, goal_number, goal_category, seen_out, state_o
         for k in range(lane, CELLS, lanes):
             cell, found = np.int32(k), _ZERO
             if old >= 0:
-                seen_out.hits[first + old, cell] = goals_out.hits[i, cell]
+                seen_out.evidence[first + old, cell] = goals_out.evidence[i, cell]
             if new >= 0:
-                found = seen_out.hits[first + new, cell]
-            goals_out.hits[i, cell] = found
-            if found >= HITS:
+                found = seen_out.evidence[first + new, cell]
+            goals_out.evidence[i, cell] = found
+            if holds_object(found):
                 atomic_add(goals_out.counters, i, GOAL_CELLS, _ONE)
     sync_lanes()
     if lane == 0:
@@ -80,28 +82,47 @@ def recall(lane, lanes, i, agents, goal_number, goal_category, seen_out, state_o
         seen_out.goal[i], seen_out.category[i] = goal_number[i], new
 
 
+@inline_function
+def _category_shown(i, pixel, depth, numbers, parameters):
+    """1 + number of a pixel's category, 0 for another pixel close by, -1 for other pixels."""
+    width = np.int32(depth.shape[2])
+    metres, number = depth[i, pixel // width, pixel % width], numbers[i, 0, pixel // width, pixel % width]
+    if not (metres > np.float32(0.0) and metres < parameters.max_depth) or (number == _ZERO and metres >= NEAR):
+        return _UNSEEN
+    return np.int32(number)
+
+
 @kernel(over="blocks", block=BLOCK)
 def remember(lane, lanes, i, depth, numbers, goal_category, cameras, state, parameters, seen_out):
-    """Count the pixels of all categories but the goal's in each cell. The lanes share the pixels.
+    """Update the evidence of all categories but the goal's by a view. The lanes share the pixels.
 
     `numbers`: i32 [N, 1, H, W], 1 + number of each pixel's category, 0 for none.
     """
-    _, height, width = depth.shape
-    first = i * np.int64(seen_out.hits.shape[0] // seen_out.goal.shape[0])
-    eye, x, z = eye_of(i, cameras, width), cameras.position[i, 0], cameras.position[i, 2]
-    place, w = np.int32(lane), np.int32(width)
-    for _ in range(lane, height * width, lanes):
-        line, column = place // w, place % w
-        place += np.int32(lanes)
-        metres, number = depth[i, line, column], numbers[i, 0, line, column]
-        if number == 0 or number == goal_category[i] + 1:
-            continue
-        if not (metres > np.float32(0.0) and metres < parameters.max_depth):
-            continue
-        _, dx, dz = pixel_point(i, line, column, depth, eye, parameters)
-        cell = cell_of(i, x + dx, z + dz, state.origin_and_resolution)
-        if cell >= 0:
-            atomic_add(seen_out.hits, first + np.int64(number) - 1, cell, _ONE)
+    categories = np.int64(seen_out.evidence.shape[0] // seen_out.goal.shape[0])
+    first, goal = i * categories, goal_category[i]
+    eye, pixels = eye_of(i, cameras, depth.shape[2]), depth.shape[1] * depth.shape[2]
+    for phase in range(3):
+        for place in range(lane, pixels, lanes):
+            pixel = np.int32(place)
+            shown = _category_shown(i, pixel, depth, numbers, parameters)
+            if shown == _UNSEEN:
+                continue
+            cell, _ = place_seen(i, pixel, depth, eye, cameras, state)
+            is_near = depth[i, pixel // np.int32(depth.shape[2]), pixel % np.int32(depth.shape[2])] < NEAR
+            for k in range(categories):
+                is_shown = k + 1 == shown
+                if cell < 0 or k == goal or not (is_shown or is_near):
+                    continue
+                row = first + k
+                if phase == 0 and is_shown:
+                    note_seen(row, cell, seen_out.evidence)
+                elif phase == 0:
+                    note_looked(row, cell, seen_out.evidence)
+                elif phase == 1:
+                    count_view(row, cell, seen_out.evidence)
+                else:
+                    end_view(row, cell, seen_out.evidence)
+        sync_lanes()
 
 
 class MemoryMapper(SearchMapper):
@@ -140,7 +161,7 @@ class MemoryMapper(SearchMapper):
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """Lowest and highest valid values of the tensors of `state` whose range is limited."""
-        categories = len(self.seen.hits) // len(self.seen.goal)
+        categories = len(self.seen.evidence) // len(self.seen.goal)
         return super().ranges | {"map_seen_category": (-1, categories - 1)}
 
     def forget(self, agents: torch.Tensor) -> None:

@@ -1,9 +1,8 @@
 """Search for objects on the agent's own map: cells with the goal's category, frontiers, and the nearest of them.
 
-An agent counts, in each cell of its map, the pixels of the goal's category that it saw there. A cell with HITS of them
-is a goal cell (Chaplot et al., "Object goal navigation using goal-oriented semantic exploration", NeurIPS 2020, use the
-same number). The agent plans to the nearest cell beside a goal cell by path cost; without one, to the nearest frontier,
-an explored cell next to unexplored space (Yamauchi, "A frontier-based approach for autonomous exploration", CIRA 1997).
+An agent keeps the evidence of its goal for each cell of its map (`evidence`). A cell with enough of it is a goal cell.
+The agent plans to the nearest cell beside a goal cell by path cost; without one, to the nearest frontier, an explored
+cell next to unexplored space (Yamauchi, "A frontier-based approach for autonomous exploration", CIRA 1997).
 A target is kept until it is reached or is none any more.
 
 Parallelism: all lanes of an agent run each function together; functions without a `lane` argument run on one lane.
@@ -19,7 +18,17 @@ import torch
 
 from batchnav.geometry.pose import forward
 from batchnav.mapping.costs import GAP_COST, STRAIGHT
-from batchnav.mapping.integrate import eye_of, pixel_point
+from batchnav.mapping.evidence import (
+    NEAR,
+    count_miss,
+    count_view,
+    end_view,
+    holds_object,
+    note_looked,
+    note_seen,
+    surely_holds_object,
+)
+from batchnav.mapping.integrate import eye_of, pixel_offset
 from batchnav.mapping.shortest_path import POSITION, bearing, extract_path, locate
 from batchnav.mapping.state import (
     CELLS,
@@ -34,10 +43,8 @@ from batchnav.mapping.state import (
 )
 from batchnav.mapping.waypoint import FRONTIER, GOAL, PIXELS, SCAN_BEARING, cell_value, pixel_place, pixel_scale
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
-from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min
+from batchnav.runtime.kernels.synchronization import atomic_add, atomic_min, sync_lanes
 
-HITS = np.int32(5)
-"""Pixels of the goal's category that make a cell a goal cell."""
 LIKELY = np.uint8(128)
 """Least value of a mask's pixel that counts: a score of one half."""
 NONE, BESIDE_OBJECT, NEAR_OBJECT, OBJECT, OPEN_FRONTIER, ANY_FRONTIER = (np.int32(kind) for kind in range(6))
@@ -56,23 +63,24 @@ _STOP_MM, _STOP_METRES = np.int32(950), np.float32(0.5)
 metres. View points are at most 1 m from the object, and low objects are not visible from close by."""
 _MOST_MM, _PER_METRE = np.int32(2**30), np.float32(1000.0)
 _FEW, _SEVERAL = np.int32(1), np.int32(2)
-_ZERO = np.float32(0.0)
+_UNSEEN, _OTHER, _GOAL = np.int32(-1), np.int32(0), np.int32(1)
+"""What a pixel shows: nothing that counts, another thing from close by, the goal."""
+_ZERO, _NONE_NEW = np.float32(0.0), np.int32(0)
 
 
 class GoalMap(NamedTuple):
     """What N agents know of their goals, in addition to `MapState`."""
 
-    hits: Any
-    """i32 [N, CELLS]: pixels of the goal's category seen in each cell."""
+    evidence: Any
+    """i32 [N, CELLS]: evidence of the goal in each cell, see `evidence`."""
     counters: Any
-    """i32 [N, 4]: number of goal cells; horizontal distance of the nearest pixel of the goal, millimetres; kind
-    of the target; 1 where the agent has arrived at its goal, else 0."""
+    """i32 [N, 4]: number of goal cells; horizontal distance of the nearest pixel of the goal in a cell that surely
+    holds it, millimetres; kind of the target; 1 where the agent has arrived at its goal, else 0."""
 
     @classmethod
     def empty(cls, n: int, device: torch.device) -> GoalMap:
         """State of `n` agents before their first episode."""
-        hits, counters = (torch.zeros(n, k, dtype=torch.int32, device=device) for k in (CELLS, _COLUMNS))
-        return cls(hits, counters)
+        return cls(*(torch.zeros(n, k, dtype=torch.int32, device=device) for k in (CELLS, _COLUMNS)))
 
 
 # Goal cells.
@@ -82,7 +90,7 @@ class GoalMap(NamedTuple):
 def clear_goals(lane, lanes, i, agents_out, goals_out):
     """Forget the goals of agent i, and set its goal position to its own. The lanes share the cells."""
     for cell in range(lane, CELLS, lanes):
-        goals_out.hits[i, cell] = np.int32(0)
+        goals_out.evidence[i, cell] = np.int32(0)
     for k in range(lane, _COLUMNS, lanes):
         goals_out.counters[i, k] = np.int32(0)
     if lane == 0:
@@ -95,25 +103,60 @@ def clear_nearest(i, goals_out):
     goals_out.counters[i, NEAREST] = _MOST_MM
 
 
+@inline_function
+def place_seen(i, pixel, depth, eye, cameras, state):
+    """Cell of the point that a pixel sees, -1 outside of the map, and its horizontal distance, metres."""
+    width = np.int32(depth.shape[2])
+    _, dx, dz = pixel_offset(i, pixel // width, pixel % width, depth, eye)
+    x, z = cameras.position[i, 0] + dx, cameras.position[i, 2] + dz
+    return cell_of(i, x, z, state.origin_and_resolution), np.float32(math.sqrt(dx * dx + dz * dz))
+
+
+@inline_function
+def _shows(i, pixel, images, parameters):
+    """1 for a pixel of the goal, 0 for another pixel close by, -1 for other pixels."""
+    depth, mask = images
+    width = np.int32(depth.shape[2])
+    metres = depth[i, pixel // width, pixel % width]
+    if not (metres > _ZERO and metres < parameters.max_depth):
+        return _UNSEEN
+    if mask[i, pixel // width, pixel % width] >= LIKELY:
+        return _GOAL
+    return _OTHER if metres < NEAR else _UNSEEN
+
+
 @lean_function
 def integrate_goals(lane, lanes, i, images, cameras, state, parameters, goals_out):
-    """Count the pixels of the goal in each cell. `images`: depth f32 [N, H, W] and mask u8 [N, H, W]."""
-    depth, mask = images
-    _, height, width = depth.shape
-    eye, x, z = eye_of(i, cameras, width), cameras.position[i, 0], cameras.position[i, 2]
-    place, w = np.int32(lane), np.int32(width)
-    for _ in range(lane, height * width, lanes):
-        line, column = place // w, place % w
-        place += np.int32(lanes)
-        metres = depth[i, line, column]
-        if mask[i, line, column] < LIKELY or not (metres > _ZERO and metres < parameters.max_depth):
-            continue
-        _, dx, dz = pixel_point(i, line, column, depth, eye, parameters)
-        apart = np.int32(_PER_METRE * np.float32(math.sqrt(dx * dx + dz * dz)))
-        atomic_min(goals_out.counters, i, NEAREST, apart)
-        cell = cell_of(i, x + dx, z + dz, state.origin_and_resolution)
-        if cell >= 0 and atomic_add(goals_out.hits, i, cell, np.int32(1)) == HITS - np.int32(1):
-            atomic_add(goals_out.counters, i, GOAL_CELLS, np.int32(1))
+    """Update the evidence of goal cells by a view. `images`: depth f32 [N, H, W] and mask u8 [N, H, W]."""
+    depth, _ = images
+    pixels, eye = np.int32(depth.shape[1] * depth.shape[2]), eye_of(i, cameras, depth.shape[2])
+    for place in range(lane, pixels, lanes):
+        pixel = np.int32(place)
+        shown = _shows(i, pixel, images, parameters)
+        if shown != _UNSEEN:
+            cell, _ = place_seen(i, pixel, depth, eye, cameras, state)
+            if cell >= 0 and shown == _GOAL:
+                note_seen(i, cell, goals_out.evidence)
+            elif cell >= 0:
+                note_looked(i, cell, goals_out.evidence)
+    sync_lanes()
+    for place in range(lane, pixels, lanes):
+        pixel = np.int32(place)
+        if _shows(i, pixel, images, parameters) != _UNSEEN:
+            cell, _ = place_seen(i, pixel, depth, eye, cameras, state)
+            change = _NONE_NEW if cell < 0 else count_view(i, cell, goals_out.evidence)
+            if change != _NONE_NEW:
+                atomic_add(goals_out.counters, i, GOAL_CELLS, change)
+    sync_lanes()
+    for place in range(lane, pixels, lanes):
+        pixel = np.int32(place)
+        shown = _shows(i, pixel, images, parameters)
+        if shown != _UNSEEN:
+            cell, apart = place_seen(i, pixel, depth, eye, cameras, state)
+            if cell >= 0:
+                end_view(i, cell, goals_out.evidence)
+                if shown == _GOAL and surely_holds_object(goals_out.evidence[i, cell]):
+                    atomic_min(goals_out.counters, i, NEAREST, np.int32(_PER_METRE * apart))
 
 
 # Targets.
@@ -147,11 +190,11 @@ def _is_free_by_goal(i, cell, apart, state, goals):
     """True where a cell is explored, holds no obstacle, and is at most `apart` cells from a goal cell."""
     if not is_explored(state.explored[i, cell]) or has_obstacle(state.occupancy[i, cell]):
         return False
-    r, c, most = cell // np.int32(SIDE), cell % np.int32(SIDE), np.int32(0)
+    r, c, found = cell // np.int32(SIDE), cell % np.int32(SIDE), False
     for nr in range(max(r - apart, 0), min(r + apart + 1, SIDE)):
         for nc in range(max(c - apart, 0), min(c + apart + 1, SIDE)):
-            most = max(most, goals.hits[i, nr * SIDE + nc])
-    return most >= HITS
+            found |= holds_object(goals.evidence[i, nr * SIDE + nc])
+    return found
 
 
 @inline_function
@@ -160,7 +203,7 @@ def _is_target(i, cell, kind, state, goals):
     if kind < OBJECT:
         return _is_free_by_goal(i, cell, np.int32(1 if kind == BESIDE_OBJECT else 2), state, goals)
     if kind == OBJECT:
-        return goals.hits[i, cell] >= HITS
+        return holds_object(goals.evidence[i, cell])
     return is_frontier(i, cell, kind, state)
 
 
@@ -211,6 +254,20 @@ def store_target(i, row, here, kind, search_out, state_out, goals_out):
 
 
 @lean_function
+def _is_confirmed(i, cell, goals_out):
+    """True where a cell within two of `cell` surely holds the goal. Else those that may hold it lose evidence."""
+    r, c, sure = cell // np.int32(SIDE), cell % np.int32(SIDE), False
+    for nr in range(max(r - 2, 0), min(r + 3, SIDE)):
+        for nc in range(max(c - 2, 0), min(c + 3, SIDE)):
+            sure |= surely_holds_object(goals_out.evidence[i, nr * SIDE + nc])
+    if not sure:
+        for nr in range(max(r - 2, 0), min(r + 3, SIDE)):
+            for nc in range(max(c - 2, 0), min(c + 3, SIDE)):
+                goals_out.counters[i, GOAL_CELLS] += count_miss(i, nr * SIDE + nc, goals_out.evidence)
+    return sure
+
+
+@lean_function
 def update_goal(i, row, search, state, agents_out, goals_out):
     """Set the goal position of agent i to its target, a quarter turn to the left for none; decide whether to stop."""
     length, visible = state.path_length[i], goals_out.counters[i, NEAREST] < _STOP_MM
@@ -226,7 +283,8 @@ def update_goal(i, row, search, state, agents_out, goals_out):
         if BESIDE_OBJECT <= kind <= OBJECT and distance < _STOP_METRES:
             # The last edge to a goal cell leads into the goal, which may be an obstacle.
             last = length - (np.int32(2) if kind == OBJECT else np.int32(1))
-            arrived |= not _crosses_obstacle(i, search.counters[row, POSITION], last, state)
+            if not _crosses_obstacle(i, search.counters[row, POSITION], last, state):
+                arrived |= _is_confirmed(i, state.path[i, length - 1], goals_out)
     else:
         agents_out.goal[i, 0], agents_out.goal[i, 1] = _ZERO, SCAN_BEARING
     goals_out.counters[i, STOP] = np.int32(1 if arrived else 0)
@@ -243,7 +301,7 @@ def render_search_map(lane, lanes, i, row, agents, state, goals, search, ego_map
         cell = cell_at(at_u, at_v)
         value = cell_value(i, row, cell, state, search)
         if cell >= 0:
-            if goals.hits[i, cell] >= HITS:
+            if holds_object(goals.evidence[i, cell]):
                 value = GOAL
             elif is_frontier(i, cell, OPEN_FRONTIER, state):
                 value = FRONTIER

@@ -1,6 +1,6 @@
 """Mapper of agents that search for an object: the map of `mapper`, goal cells, and the path to the nearest target.
 
-Data flow of one update: integrate -> inflate -> count goal pixels -> plan to the nearest target -> waypoint ->
+Data flow of one update: integrate -> inflate -> evidence of goals -> plan to the nearest target -> waypoint ->
 egocentric map. `search` defines goal cells and targets.
 """
 
@@ -15,6 +15,7 @@ from numba import prange
 
 from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
+from batchnav.mapping.evidence import holds_object
 from batchnav.mapping.mapper import (
     BLOCK,
     REGISTERS,
@@ -31,7 +32,6 @@ from batchnav.mapping.mapper import (
 )
 from batchnav.mapping.search import (
     ANY_FRONTIER,
-    HITS,
     KIND,
     NONE,
     STOP,
@@ -108,7 +108,7 @@ class SearchMapper(Mapper):
 
     def goal_cells(self, i: int) -> torch.Tensor:
         """bool [CELLS]: cells in which agent i has seen its goal."""
-        return self.goal_map.hits[i] >= int(HITS)
+        return holds_object(self.goal_map.evidence[i])
 
     def search(self, depth: torch.Tensor, mask: torch.Tensor, cameras: Cameras) -> None:
         """Integrate depth f32 [N, H, W], metres, and goal masks u8 [N, H, W], and plan. Call once per observation."""

@@ -367,7 +367,9 @@ class ReferenceMap:
 # Reference of the search for objects in plain NumPy, for one agent: the specification that tests compare with
 
 HITS = 5
-"""Pixels of the goal's category that make a cell a goal cell."""
+"""Least number of pixels of the goal in a cell that holds it."""
+NEAR = 2.5
+"""Depth below which a pixel looks at its cell from close by, metres."""
 OBSTACLE_EDGE = 5 * GAP * UNITS
 """Least cost of an edge that touches an obstacle."""
 
@@ -385,16 +387,15 @@ def frontiers(layers: Layers, is_open: bool) -> np.ndarray:
     return candidates & (around >= 1)
 
 
-def nearest_target(layers: Layers, hits: np.ndarray, here: tuple[int, int]) -> tuple[int, float]:
+def nearest_target(layers: Layers, goals: np.ndarray, here: tuple[int, int]) -> tuple[int, float]:
     """Kind of the agent's target and path cost to it; (0, inf) for none. Kinds are those of `search`.
 
     Args:
         layers: the map.
-        hits: int [SIDE, SIDE]: pixels of the goal seen in each cell.
+        goals: bool [SIDE, SIDE]: cells that hold the goal.
         here: the agent's cell.
     """
     costs = traversal_costs(layers)
-    goals = hits >= HITS
     free = layers.explored & ~layers.obstacle
     beside, near = free & dilated(goals), free & dilated(dilated(goals))
     kinds = {1: beside, 2: near, 3: goals, 4: frontiers(layers, True), 5: frontiers(layers, False)}
@@ -408,11 +409,32 @@ def nearest_target(layers: Layers, hits: np.ndarray, here: tuple[int, int]) -> t
     return 0, math.inf
 
 
-def goal_hits(own: ReferenceMap, depth: np.ndarray, mask: np.ndarray, camera: Camera, ground: float) -> np.ndarray:
-    """int [SIDE, SIDE]: pixels of the goal in each cell, of one depth image [H, W], metres, and mask [H, W]."""
-    points, _ = own.points_seen(depth, camera, ground)
-    hits = np.zeros((SIDE, SIDE), int)
-    for r, c in np.argwhere((mask > 0) & (depth > 0) & (depth < own.body.max_depth)):
-        if (cell := own.cell(points[r, c])) is not None:
-            hits[cell] += 1
-    return hits
+class GoalEvidence:
+    """Evidence of the goal in the cells of a map."""
+
+    def __init__(self):
+        self.pixels, self.views, self.misses = (np.zeros((SIDE, SIDE), int) for _ in range(3))
+
+    @property
+    def goals(self) -> np.ndarray:
+        """bool [SIDE, SIDE]: cells that hold the goal."""
+        return (self.pixels >= HITS) & (2 * self.views >= self.misses)
+
+    def look(self, own: ReferenceMap, depth: np.ndarray, mask: np.ndarray, camera: Camera, ground: float) -> None:
+        """Count a view: depth image [H, W], metres, and mask [H, W]."""
+        points, _ = own.points_seen(depth, camera, ground)
+        valid = (depth > 0) & (depth < own.body.max_depth)
+        hits, near = np.zeros((SIDE, SIDE), int), np.zeros((SIDE, SIDE), bool)
+        for r, c in np.argwhere(valid & ((mask > 0) | (depth < NEAR))):
+            if (cell := own.cell(points[r, c])) is not None:
+                hits[cell] += mask[r, c] > 0
+                near[cell] |= mask[r, c] == 0
+        known = self.pixels + self.views + self.misses > 0
+        self.pixels = np.minimum(self.pixels + hits, 2047)
+        self.views += hits > 0
+        self.misses += (hits == 0) & near & known
+        halved = (self.views > 15) | (self.misses > 31)
+        self.views[halved] //= 2
+        self.misses[halved] //= 2
+        gone = (self.views == 0) & (self.misses > 0)
+        self.pixels[gone] = self.misses[gone] = 0

@@ -10,7 +10,8 @@ from batchnav.data.sequences import CATEGORY, SequenceEpisode, Subtask
 from batchnav.envs.config import PRESETS, with_options
 from batchnav.envs.nav import NavEnv
 from batchnav.mapping import memory
-from batchnav.mapping.search import GOAL_CELLS, HITS
+from batchnav.mapping.evidence import holds_object
+from batchnav.mapping.search import GOAL_CELLS
 from batchnav.runtime.kernels.launch import Kernel
 from batchnav.sim.bodies import LEFT, STOP
 from tests.tasks.object_rooms import CATEGORIES, furnished
@@ -41,17 +42,41 @@ def test_the_cells_of_the_next_goal_are_those_where_its_category_was_seen():
     env, _ = searching()
     turn_around(env)
     mapper = env.mapper
-    chairs, beds = mapper.goal_map.hits[0].clone(), mapper.seen.hits[1].clone()
-    assert (chairs >= int(HITS)).any() and (beds >= int(HITS)).any() and not (chairs * beds).any()
+    chairs, beds = mapper.goal_map.evidence[0].clone(), mapper.seen.evidence[1].clone()
+    assert (
+        holds_object(chairs).any()
+        and holds_object(beds).any()
+        and not (holds_object(chairs) & holds_object(beds)).any()
+    )
     env.step(torch.tensor([STOP]))
-    assert (mapper.goal_map.hits[0] >= beds).all() and (mapper.seen.hits[0] >= chairs).all()
-    assert int(mapper.goal_map.counters[0, GOAL_CELLS]) == int((mapper.goal_map.hits[0] >= int(HITS)).sum())
+    assert holds_object(mapper.goal_map.evidence[0])[holds_object(beds)].all()
+    assert holds_object(mapper.seen.evidence[0])[holds_object(chairs)].all()
+    assert int(mapper.goal_map.counters[0, GOAL_CELLS]) == int(mapper.goal_cells(0).sum())
     assert int(mapper.map_state.path_length[0]) > 0 and not mapper.arrived.any(), "it plans to the bed"
-    beds = mapper.goal_map.hits[0].clone()
+    beds = mapper.goal_map.evidence[0].clone()
     env.step(torch.tensor([STOP]))
-    assert (mapper.goal_map.hits[0] >= chairs).all() and (mapper.seen.hits[1] >= beds).all()
+    assert mapper.goal_cells(0)[holds_object(chairs)].all()
+    assert holds_object(mapper.seen.evidence[1])[holds_object(beds)].all()
     env.step(torch.tensor([STOP]))
-    assert int(mapper.seen.hits.sum()) < int(chairs.sum()), "a new episode begins without memory"
+    seen = holds_object(mapper.seen.evidence).sum()
+    assert int(seen) < int(holds_object(chairs).sum()), "a new episode begins without memory"
+
+
+def test_objects_that_later_views_do_not_confirm_are_forgotten():
+    env, _ = searching()
+    mapper, number = env.mapper, env.bank.goal_categories.index("bed") + 1
+    depth = torch.full((1, SIZE, SIZE), 2.0)
+    cameras = mapper._run[0]
+
+    def beds_after(*numbers):
+        mapper.reset()
+        for each in numbers:
+            mapper.search_objects(depth, torch.full((1, 1, SIZE, SIZE), each, dtype=torch.int32), cameras)
+        return int(holds_object(mapper.seen.evidence[number - 1]).sum())
+
+    seen = beds_after(number)
+    assert seen > 0 and beds_after(number, 0, 0) == seen and beds_after(number, 0, 0, 0) == 0
+    assert beds_after(number, *(number % len(CATEGORIES) + 1,) * 3) == 0, "another category is there"
 
 
 def test_the_forgetful_searcher_begins_a_new_map_for_every_goal():
@@ -64,7 +89,8 @@ def test_the_forgetful_searcher_begins_a_new_map_for_every_goal():
     assert agent.act(observation, start).tolist() == [LEFT]
     env.step(torch.tensor([LEFT]))
     assert int(env.mapper.map_state.explored.count_nonzero()) < explored / 2
-    assert int(env.mapper.seen.hits.sum()) + int(env.mapper.goal_map.hits.sum()) < SIZE * SIZE + 1
+    words = torch.cat([env.mapper.seen.evidence, env.mapper.goal_map.evidence])
+    assert int((words & 0xFFF).sum()) < SIZE * SIZE + 1
 
 
 def test_the_kernels_compile_for_the_gpu(monkeypatch, compile_ptx):
