@@ -2,8 +2,8 @@
 
 A horizontal beam marks the cells before its hit as explored, and the quarter of the cell of the hit as an obstacle. A
 beam of another row marks the cell of its hit: as an obstacle between climb height and head, as explored on the ground.
-With moving bodies, cells with an obstacle that a horizontal beam passes become free (`mapping.moving`); obstacles that
-the scan still sees are marked again.
+With moving bodies, cells with an obstacle that a horizontal beam passes, and in which no beam of the scan ends, become
+free (`mapping.moving`). Beams along a wall pass its cells and end in them, so walls stay, and with them the kept path.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from batchnav.mapping.integrate import mark_explored
 from batchnav.mapping.mapper import Mapper, begin_map
 from batchnav.mapping.moving import LEFT, deflate, is_forgettable, replace_left
 from batchnav.mapping.state import (
+    CELLS,
     INFLATED,
     SIDE,
     cell_at,
@@ -45,6 +46,8 @@ _LEVEL = np.float32(0.02)
 _NEAR = np.float32(0.25)
 """Length of a beam before its hit that frees no cell, metres."""
 _ZERO, _ONE = np.float32(0.0), np.int32(1)
+_BITS, _WORD, _BIT = 32, np.int32(5), np.int32(31)
+"""Cells of a word of hits; shift from a cell to its word; mask of its bit."""
 
 
 class ScanMapper(Mapper):
@@ -60,6 +63,7 @@ class ScanMapper(Mapper):
         self._lidar = lidar
         episode = self.map_state.episode
         self._left = torch.zeros_like(episode)
+        self._hits = episode.new_zeros(len(episode), CELLS // _BITS)
         self._no_depth = torch.zeros(len(episode), 0, 0, dtype=torch.float32, device=episode.device)
         self._integrate: tuple[tuple[Cameras, bool], Callable[[torch.Tensor], None]] | None = None
 
@@ -75,7 +79,7 @@ class ScanMapper(Mapper):
         if self._integrate is None or self._integrate[0][0] is not cameras or self._integrate[0][1] != moving:
             caster = self._lidar.caster
             read = view(ranges), view(caster.table), self._poses(cameras), self._agents, moving, self._parameters
-            written = view(self._left), view(self.map_state)
+            written = view(self._left), view(self._hits), view(self.map_state)
             self._integrate = key, integrate_scan.bind(len(ranges), *read, caster.far, *written, live=(0,))
         self._integrate[1](ranges)
         self.update(self._no_depth, cameras)
@@ -90,9 +94,34 @@ def _beam(i, beam, ranges, table, cameras):
     return ranges[i, row, column], ray_of(row, column, cameras.heading[i], table), place
 
 
+@inline_function
+def _is_obstacle(dy, level, parameters):
+    """True where the hit of a beam is an obstacle. `dy`: vertical part of its direction; `level`: height of the hit."""
+    return level < parameters.agent_height and (abs(dy) <= _LEVEL or level > parameters.max_climb)
+
+
 @lean_function
-def _mark_left(lane, lanes, i, ranges, table, cameras, left_out, state_out):
-    """Give LEFT to the cells with obstacles that horizontal beams pass."""
+def _note_hits(lane, lanes, i, ranges, table, cameras, parameters, far, hits_out, state):
+    """Set the bits of the cells in which beams end at obstacles."""
+    for beam in range(lane, ranges.shape[1] * ranges.shape[2], lanes):
+        metres, (dx, dy, dz), (x, y, z) = _beam(i, beam, ranges, table, cameras)
+        level = y + metres * dy - cameras.ground[i, 1]
+        if _ZERO < metres < far and _is_obstacle(dy, level, parameters):
+            cell = cell_of(i, x + metres * dx, z + metres * dz, state.origin_and_resolution)
+            if cell >= 0:
+                atomic_or(hits_out, i, cell >> _WORD, _ONE << (cell & _BIT))
+
+
+@lean_function
+def _clear_hits(lane, lanes, i, hits_out):
+    """Clear the bits of all cells."""
+    for word in range(lane, hits_out.shape[1], lanes):
+        hits_out[i, word] = np.int32(0)
+
+
+@lean_function
+def _mark_left(lane, lanes, i, ranges, table, cameras, hits, left_out, state_out):
+    """Give LEFT to the cells with obstacles that horizontal beams pass and in which no beam ends."""
     size = state_out.origin_and_resolution[i, 2]
     for beam in range(lane, ranges.shape[1] * ranges.shape[2], lanes):
         metres, (dx, dy, dz), (x, _, z) = _beam(i, beam, ranges, table, cameras)
@@ -101,7 +130,9 @@ def _mark_left(lane, lanes, i, ranges, table, cameras, left_out, state_out):
         for k in range(np.int32((metres - _NEAR) / size)):
             t = np.float32(k) * size
             cell = cell_of(i, x + t * dx, z + t * dz, state_out.origin_and_resolution)
-            if cell >= 0 and is_forgettable(state_out.occupancy[i, cell]):
+            if cell < 0 or (hits[i, cell >> _WORD] >> (cell & _BIT)) & _ONE != 0:
+                continue
+            if is_forgettable(state_out.occupancy[i, cell]):
                 state_out.occupancy[i, cell], left_out[i] = LEFT, _ONE
 
 
@@ -134,7 +165,7 @@ def _mark(lane, lanes, i, ranges, table, cameras, parameters, far, state_out):
                 mark_explored(i, x + t * dx, z + t * dz, state_out)
         level = y + metres * dy - ground
         if is_hit and level < parameters.agent_height:
-            if is_level or level > parameters.max_climb:
+            if _is_obstacle(dy, level, parameters):
                 _mark_obstacle(i, x + metres * dx, z + metres * dz, state_out)
             else:
                 mark_explored(i, x + metres * dx, z + metres * dz, state_out)
@@ -157,18 +188,21 @@ def _inflate(lane, lanes, i, ranges, table, cameras, far, state_out):
 
 @kernel(over="blocks")
 def integrate_scan(
-    lane, lanes, i, ranges, table, cameras, agents, moving, parameters, far, left_out, state_out
+    lane, lanes, i, ranges, table, cameras, agents, moving, parameters, far, left_out, hits_out, state_out
 ):  # fmt: skip
     """Integrate the scan of agent i, f32 [N, rows, beams] in metres, along the directions of `table`.
 
     Begins a new map where an episode began. `moving`: True in worlds with moving bodies. `far`: range of beams without
-    a hit, metres. `left_out`: i32 [N], 0 before and after a call.
+    a hit, metres. `left_out`: i32 [N], and `hits_out`: i32 [N, CELLS / 32], a bit a cell: 0 before and after a call.
     """
     begin_map((lane, lanes, 0), i, cameras, agents, parameters, state_out)
     sync_lanes()
     if moving:
-        _mark_left(lane, lanes, i, ranges, table, cameras, left_out, state_out)
+        _note_hits(lane, lanes, i, ranges, table, cameras, parameters, far, hits_out, state_out)
         sync_lanes()
+        _mark_left(lane, lanes, i, ranges, table, cameras, hits_out, left_out, state_out)
+        sync_lanes()
+        _clear_hits(lane, lanes, i, hits_out)
         if left_out[i] != 0:
             deflate(lane, lanes, i, state_out)
             sync_lanes()

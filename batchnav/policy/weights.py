@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         with weights_follow():
             network = ActorCritic(space, actions, config)  # has values that the file lacks: an encoder's constants
         if network.pretrained is not None:
-            source = json.loads(metadata["pretrained"])
-            network.pretrained.source = Source(**{name: printable(str(source[name])) for name in Source._fields})
+            network.pretrained.source = _source_in(metadata)
     except CheckpointError:
         raise
     except BatchnavError as error:
@@ -114,6 +113,21 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
         )
     network.load_state_dict(tensors)
     return PolicyAgent(network.to(device), info)
+
+
+def restore_source(policy: ActorCritic, path: Path) -> None:
+    """Give a policy the origin of its pretrained weights that a policy file names, where there is such a file.
+
+    CheckpointError for a file that cannot be read.
+    """
+    if policy.pretrained is not None and path.exists():
+        policy.pretrained.source = _source_in(_read(path)[1])
+
+
+def _source_in(metadata: Mapping[str, str]) -> Source:
+    """The origin of pretrained weights in a file's metadata."""
+    source = json.loads(metadata["pretrained"])
+    return Source(**{name: printable(str(source[name])) for name in Source._fields})
 
 
 def policy_file(name: str | Path) -> Path:

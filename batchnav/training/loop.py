@@ -19,7 +19,8 @@ from batchnav.errors import DivergenceError, printable, shell_word
 from batchnav.learning import ALGORITHMS, Algorithm
 from batchnav.learning.stats import NUM_FINITE, merged
 from batchnav.policy.actor_critic import ActorCritic
-from batchnav.policy.weights import load_weights, save_policy
+from batchnav.policy.pretrained import weights_follow
+from batchnav.policy.weights import load_weights, restore_source, save_policy
 from batchnav.runtime.console import next_command, number_of
 from batchnav.runtime.device import machine, make_deterministic, resolve_device
 from batchnav.runtime.distributed import Ranks, join
@@ -84,8 +85,13 @@ def _train(
 ) -> int:
     """`train` for one rank. Returns the number of frames done."""
     with SharedFolder(ranks, out, config, allow_changes) as folder:
-        learner = make_learner(config, ranks)
+        # The saved state has the weights, so that a resumed run needs no file of pretrained ones.
+        resumes = ranks.broadcast(bool(folder.open and folder.open.holds_state))
+        with weights_follow() if resumes else contextlib.nullcontext():
+            learner = make_learner(config, ranks)
         folder.resume(learner)
+        if resumes and folder.open:
+            restore_source(learner.policy, folder.open.policy_path)
         if folder.open and folder.open.before is not None:
             warn_of_jump(learner, folder.open.before, config)
         validation = Validation(config, learner.policy, ranks) if config.eval_every else None

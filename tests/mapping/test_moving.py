@@ -16,6 +16,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
 from batchnav.mapping.moving import MovingState, free_cells
 from batchnav.mapping.scans import integrate_scan
+from batchnav.mapping.state import CELLS
 from batchnav.runtime.kernels.arrays import view
 from batchnav.scene.bank import SceneBank
 from batchnav.types import CYLINDER
@@ -191,5 +192,6 @@ def test_kernels_compile_for_the_gpu_without_float64(compile_ptx):
     moving = view(MovingState.empty(1, torch.device("cpu"))._replace(bins=torch.zeros(3, 8, dtype=torch.int32)))
     found = compile_ptx(free_cells, *map(typeof, (depth, *read, given["state"], moving)))
     assert ".f64" not in found and "bar.sync" in found
-    arguments = depth, table, *read[:2], True, read[2], np.float32(9.0), left, given["state"]
+    hits = np.zeros((1, CELLS // 32), np.int32)
+    arguments = depth, table, *read[:2], True, read[2], np.float32(9.0), left, hits, given["state"]
     assert ".f64" not in compile_ptx(integrate_scan, *map(typeof, arguments))

@@ -19,6 +19,8 @@ from batchnav.learning import PPO, PPOConfig
 from batchnav.policy import ENCODERS, ActorCritic, PolicyAgent, load_policy, save_policy
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.pretrained import GOALS_PER_STEP, FeatureMemory, features_of, import_timm
+from batchnav.training.config import TrainingConfig
+from batchnav.training.loop import train
 
 if importlib.util.find_spec("timm") is None:  # `import_timm` mends its torchvision
     pytest.skip("needs timm, of the extra vision", allow_module_level=True)
@@ -295,6 +297,29 @@ def test_weights_are_read_from_a_file_and_named_in_the_policy(tmp_path, monkeypa
     assert loaded.pretrained_source == source and loaded.config == policy.config
     for name, value in policy.state_dict().items():
         assert torch.equal(value, loaded.state_dict()[name]), name
+
+
+def test_a_run_resumes_without_the_file_of_its_weights(tmp_path):
+    file, out = tmp_path / "vit.safetensors", tmp_path / "run"
+    weights_file(file)
+    run = from_dict(TrainingConfig, {
+        "env": {"sensors": ["rgb"], "camera": {"height": 32, "width": 32}}, "scenes": {"houses": 1},
+        "policy": {
+            "encoder": "timm:vit_tiny_patch16_224", "visual_size": 8, "hidden_size": 8, "lstm": {"layers": 1},
+            "timm": {"weights": str(file)},
+        },
+        "ppo": {"num_envs": 4, "rollout_steps": 4, "minibatches": 1, "total_frames": 16, "optimizer": "adamw"},
+        "device": "cpu", "eval_every": 0,
+    })  # fmt: skip
+    train(run, out)
+    before = load_policy(out).network
+    file.unlink()
+    train(replace(run, ppo=replace(run.ppo, total_frames=32)), out)
+    after = load_policy(out)
+    assert after.info["frames"] == 32 and after.network.pretrained_source == before.pretrained_source
+    assert after.network.pretrained_source.sha256
+    for name, value in before.pretrained.backbone.state_dict().items():
+        assert torch.equal(value, after.network.pretrained.backbone.state_dict()[name]), name
 
 
 def test_files_of_other_models_and_other_kinds_are_refused(tmp_path):
