@@ -30,9 +30,9 @@ _MOST_VIEWS, _MOST_MISSES = np.int32(15), np.int32(31)
 """Most views that are counted. Beyond one of them both numbers are halved, so that later views count more."""
 _SHARE = np.int32(2)
 """Views without the object for each view with it, beyond which the cell does not hold it."""
-_CERTAIN, _CERTAIN_SHARE = np.int32(3), np.float32(0.67)
-"""Least views with the object where a cell surely holds it, since late masks and blobs rarely come twice; and most
-views without the object for each of them, since detectors confuse some objects in half of the views."""
+_CERTAIN, _WITH, _WITHOUT = np.int32(3), np.int32(2), np.int32(3)
+"""Least views with the object where a cell surely holds it, since late masks and blobs rarely come twice. These views
+are to those without it at least as 3 to 2, since detectors confuse some objects in half of the views."""
 _NONE, _ONE = np.int32(0), np.int32(1)
 
 
@@ -46,7 +46,7 @@ def holds_object(word):
 def surely_holds_object(word):
     """True for the evidence of a cell that holds the object: several views showed it, and few did not."""
     views, misses = (word >> _VIEWS) & _MOST_VIEWS, (word >> _MISSES) & _MOST_MISSES
-    return holds_object(word) and views >= _CERTAIN and _CERTAIN_SHARE * views >= misses
+    return holds_object(word) and views >= _CERTAIN and _WITH * views >= _WITHOUT * misses
 
 
 @inline_function
