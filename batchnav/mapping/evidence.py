@@ -14,6 +14,7 @@ then on. A view has three passes over its pixels, with `sync_lanes` between: `no
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from batchnav.runtime.kernels.decorators import inline_function, lean_function
 from batchnav.runtime.kernels.synchronization import atomic_add, atomic_or
@@ -34,6 +35,11 @@ _CERTAIN, _WITH, _WITHOUT = np.int32(3), np.int32(2), np.int32(3)
 """Least views with the object where a cell surely holds it, since late masks and blobs rarely come twice. These views
 are to those without it at least as 3 to 2, since detectors confuse some objects in half of the views."""
 _NONE, _ONE = np.int32(0), np.int32(1)
+
+
+def object_cells(words: torch.Tensor) -> torch.Tensor:
+    """bool: cells that hold the object, of their evidence."""
+    return words & int(_OBJECT) != 0
 
 
 @inline_function

@@ -15,7 +15,7 @@ from numba import prange
 
 from batchnav.errors import ConfigError
 from batchnav.mapping.config import MapConfig
-from batchnav.mapping.evidence import holds_object
+from batchnav.mapping.evidence import object_cells
 from batchnav.mapping.mapper import (
     BLOCK,
     REGISTERS,
@@ -108,7 +108,7 @@ class SearchMapper(Mapper):
 
     def goal_cells(self, i: int) -> torch.Tensor:
         """bool [CELLS]: cells in which agent i has seen its goal."""
-        return holds_object(self.goal_map.evidence[i])
+        return object_cells(self.goal_map.evidence[i])
 
     def search(self, depth: torch.Tensor, mask: torch.Tensor, cameras: Cameras) -> None:
         """Integrate depth f32 [N, H, W], metres, and goal masks u8 [N, H, W], and plan. Call once per observation."""

@@ -93,10 +93,8 @@ def test_goals_come_before_frontiers_and_frontiers_behind_walls_come_last():
 def test_targets_agree_with_the_reference(house, device):
     env, agent = searching(house, device, initial_scan=False)
     observation, _ = env.reset()
-    maps, evidence = (
-        start_maps(env, env.sim.bodies.position[:, [0, 2]]),
-        [map_reference.GoalEvidence() for _ in range(N)],
-    )
+    maps = start_maps(env, env.sim.bodies.position[:, [0, 2]])
+    evidence = [map_reference.GoalEvidence() for _ in range(N)]
     start, kinds = torch.ones(N, dtype=torch.bool, device=env.device), set()
     for step in range(40):
         for i in range(N):
