@@ -314,7 +314,7 @@ def test_a_run_resumes_without_the_file_of_its_weights(tmp_path):
     train(run, out)
     before = load_policy(out).network
     file.unlink()
-    train(replace(run, ppo=replace(run.ppo, total_frames=32)), out)
+    train(replace(run, ppo=replace(run.ppo, total_frames=32)), out, allow_changes=True)
     after = load_policy(out)
     assert after.info["frames"] == 32 and after.network.pretrained_source == before.pretrained_source
     assert after.network.pretrained_source.sha256
