@@ -245,7 +245,7 @@ def _trace_outline(i, field, region, width, edges_out, raw_out):
                     mark |= _AREA_BORDER
             raw_out[count, 3] = mark
             count += 1
-            edges_out[i] &= ~(1 << direction)
+            edges_out[i] ^= 1 << direction
             direction = (direction + 1) & 3
         else:
             adjacent = field.neighbours[i, direction]

@@ -178,7 +178,7 @@ def _build(corners, start, length, region, total, size):
 @lean_function
 def _add_vertex(corner, count, vertices_out, first_out, following_out):
     """Vertex at a corner's cell within two levels of height, created if needed; also the new count."""
-    bucket = (0x8DA6B343 * corner[0] + 0xCB1AB31F * corner[2]) & (_BUCKETS - 1)
+    bucket = (np.int64(0x8DA6B343) * corner[0] + np.int64(0xCB1AB31F) * corner[2]) & (_BUCKETS - 1)
     i = first_out[bucket]
     while i >= 0:
         x, y, z = vertices_out[i, 0], vertices_out[i, 1], vertices_out[i, 2]
