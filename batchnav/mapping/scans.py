@@ -101,7 +101,7 @@ def _is_obstacle(dy, level, parameters):
 
 
 @lean_function
-def _note_hits(lane, lanes, i, ranges, table, cameras, parameters, far, hits_out, state):
+def _note_hits(lane, lanes, i, ranges, table, cameras, state, parameters, far, hits_out):
     """Set the bits of the cells in which beams end at obstacles."""
     for beam in range(lane, ranges.shape[1] * ranges.shape[2], lanes):
         metres, (dx, dy, dz), (x, y, z) = _beam(i, beam, ranges, table, cameras)
@@ -198,7 +198,7 @@ def integrate_scan(
     begin_map((lane, lanes, 0), i, cameras, agents, parameters, state_out)
     sync_lanes()
     if moving:
-        _note_hits(lane, lanes, i, ranges, table, cameras, parameters, far, hits_out, state_out)
+        _note_hits(lane, lanes, i, ranges, table, cameras, state_out, parameters, far, hits_out)
         sync_lanes()
         _mark_left(lane, lanes, i, ranges, table, cameras, hits_out, left_out, state_out)
         sync_lanes()
