@@ -722,7 +722,8 @@ def _sample_point(samples, i, grid):
 @lean_function
 def _jitter(i, factor):
     """Hash of i as a number in -1..1."""
-    return np.float32((np.int64(i) * np.int64(factor)) & 0xFFFF) / np.float32(65535.0) * np.float32(2.0) - np.float32(1.0)
+    number = (np.int64(i) * np.int64(factor)) & 0xFFFF
+    return np.float32(number) / np.float32(65535.0) * np.float32(2.0) - np.float32(1.0)
 
 
 @lean_function
