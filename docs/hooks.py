@@ -20,6 +20,7 @@ PAGES = {
     "eval/results/README.md": "results.md",
     "eval/studies/README.md": "studies.md",
     **{f"assets/policies/{path.parent.name}/README.md": f"cards/{path.parent.name}.md" for path in CARDS},
+    "assets/encoders/rgb_small.md": "cards/rgb_small.md",
     "eval/log/README.md": "log/index.md",
     **{f"eval/log/{path.name}": f"log/{path.name}" for path in sorted((ROOT / "eval/log").glob("[!R]*.md"))},
 }

@@ -55,8 +55,8 @@ def main() -> None:
         if "--check" not in sys.argv:
             path.write_text(new, encoding="utf-8")
             for block in BLOCK.finditer(text):
-                if block[2] == "robustness":
-                    (path.parent / PICTURE).write_bytes(picture_of_rows(parse(block[3])))
+                if block[2] == "robustness" and (picture := picture_of_rows(parse(block[3]))):
+                    (path.parent / PICTURE).write_bytes(picture)
                 elif block[2] == "record":
                     record.write_curves()
         elif new != text:
@@ -69,12 +69,14 @@ def made(name: str, conditions: str, stamp: str = "commit") -> str:
 
 
 def picture_of_rows(wanted: dict[str, list[str]]) -> bytes:
-    """The picture of the rows of a table `robustness`: the first two metrics under each condition."""
+    """The picture of the rows of a table `robustness`: the first two metrics under each condition; empty if none."""
     found: dict[str, dict[str, Interval]] = {}
     rows = [row for row in wanted_rows("robustness", wanted) if metric_of_bundled(row)]
     for row in rows:
         mean = Interval(row["value"], row["low"], row["high"], row["params"]["episodes"])
         found.setdefault(row["params"]["condition"], {})[row["metric"]] = mean
+    if not rows:
+        return b""
     params = rows[0]["params"]
     return robustness_picture(
         f"{params['agent']} on {params['split']}", found, list(dict.fromkeys(r["metric"] for r in rows))[:2]
