@@ -17,6 +17,7 @@ from batchnav.mapping.predictor import OccupancyNet
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.config import MEMORIES, PolicyConfig
 from batchnav.policy.encoder import ENCODERS
+from batchnav.policy.pretrained import weights_follow
 
 N = 3
 SMALL = {"height": 16, "width": 16}
@@ -109,8 +110,12 @@ OBSERVATIONS = spaces.Dict({
 
 def policy_of(encoder="se_resnet9", memory="lstm", **options):
     torch.manual_seed(0)
-    config = PolicyConfig(**{**vars(NETWORK), "encoder": encoder, "memory": memory, "normalized": ("rgb",), **options})
-    return ActorCritic(OBSERVATIONS, spaces.Discrete(4), config)
+    normalized = () if encoder == "frozen_resnet9" else ("rgb",)  # it normalises its images itself
+    config = PolicyConfig(**{
+        **vars(NETWORK), "encoder": encoder, "memory": memory, "normalized": normalized, **options
+    })  # fmt: skip
+    with weights_follow():
+        return ActorCritic(OBSERVATIONS, spaces.Discrete(4), config)
 
 
 def learn(policy):

@@ -109,7 +109,9 @@ def in_parallel(
         # Spawned, not forked: forking is unsafe after CUDA or threads have started.
         try:
             with ProcessPoolExecutor(workers - 1, initializer=_begin_process) as pool:
-                yield from counted(_shared(pool, work, items[1:]))
+                # Closed before the pool, which waits for all work that is not cancelled, wherever an interrupt comes.
+                with contextlib.closing(_shared(pool, work, items[1:])) as results:
+                    yield from counted(results)
         except BrokenProcessPool as error:
             raise BatchnavError(
                 f"{title}: a process was killed after {done} of {len(items)}, probably because memory was short; free "
@@ -117,7 +119,7 @@ def in_parallel(
             ) from error
 
 
-def _shared(pool: ProcessPoolExecutor, work: Callable[[T], R], items: list[T]) -> Iterator[R]:
+def _shared(pool: ProcessPoolExecutor, work: Callable[[T], R], items: list[T]) -> Generator[R, None, None]:
     """Results in order. This process works until the pool has started, then on the last items while it waits."""
     begun = 0
     resource_tracker.ensure_running()  # started later, it would end the block
