@@ -108,10 +108,12 @@ def in_parallel(
 
         # Spawned, not forked: forking is unsafe after CUDA or threads have started.
         try:
-            with ProcessPoolExecutor(workers - 1, initializer=_begin_process) as pool:
+            with (
+                ProcessPoolExecutor(workers - 1, initializer=_begin_process) as pool,
                 # Closed before the pool, which waits for all work that is not cancelled, wherever an interrupt comes.
-                with contextlib.closing(_shared(pool, work, items[1:])) as results:
-                    yield from counted(results)
+                contextlib.closing(_shared(pool, work, items[1:])) as results,
+            ):
+                yield from counted(results)
         except BrokenProcessPool as error:
             raise BatchnavError(
                 f"{title}: a process was killed after {done} of {len(items)}, probably because memory was short; free "
