@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import glob
+import hashlib
 import io
 import json
 import logging
@@ -21,13 +23,13 @@ import secrets
 import stat
 import time
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from batchnav.errors import ArgumentError, BatchnavError, shortened
+from batchnav.errors import ArgumentError, BatchnavError, MeshError, shortened
 
 if TYPE_CHECKING:
     import torch
@@ -64,6 +66,24 @@ def read_regular(path: str | Path, error: type[BatchnavError], most: int | None 
     if most is not None and len(data) > most:
         raise error(f"{path}: is too large, expected {most:,} bytes at most")
     return data
+
+
+def content_hash(folder: Path, files: Iterable[Path]) -> str:
+    """SHA-256, hex digits, of the names in the folder and the content of its files. MeshError where one is not read.
+
+    Files are read again where their size or time of change differs.
+    """
+    states = [(file, file.stat()) for file in files]
+    return _hash_of(folder, tuple((file, state.st_size, state.st_mtime_ns) for file, state in states))
+
+
+@functools.lru_cache(maxsize=32)
+def _hash_of(folder: Path, states: tuple[tuple[Path, int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for file, _, _ in states:
+        digest.update(f"{file.relative_to(folder).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(read_regular(file, MeshError)).digest())
+    return digest.hexdigest()
 
 
 def read_text(path: str | Path, error: type[BatchnavError], most: int | None = None) -> str:

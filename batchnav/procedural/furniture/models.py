@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from batchnav.procedural.furniture.placement import Build, Piece, Range
 from batchnav.procedural.materials.surface import MODEL, SMALL
 from batchnav.procedural.random_stream import RandomStream
 from batchnav.procedural.solids import TURN, Solids
-from batchnav.runtime.files import read_regular
+from batchnav.runtime.files import content_hash
 from batchnav.scene.blocks import pixels_of
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import load_mesh
@@ -403,18 +402,7 @@ def model_files(folder: Path) -> list[Path]:
 
 def content_of(folder: Path) -> str:
     """A hash of the names and the content of a folder's mesh files and of its `sizes.yaml`."""
-    files = [*model_files(folder), *filter(Path.is_file, [folder / SIZES])]
-    states = [(file, file.stat()) for file in files]
-    return _digest(folder, tuple((file, state.st_size, state.st_mtime_ns) for file, state in states))
-
-
-@functools.lru_cache(maxsize=16)
-def _digest(folder: Path, states: tuple[tuple[Path, int, int], ...]) -> str:
-    digest = hashlib.sha256()
-    for file, _, _ in states:
-        digest.update(f"{file.relative_to(folder).as_posix()}\0".encode())
-        digest.update(hashlib.sha256(read_regular(file, MeshError)).digest())
-    return digest.hexdigest()
+    return content_hash(folder, [*model_files(folder), *filter(Path.is_file, [folder / SIZES])])
 
 
 def read_furniture(folder: str | Path, materials: str = "keep") -> Furniture:

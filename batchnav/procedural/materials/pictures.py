@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from batchnav.procedural.materials.finishes import family_of, name_of
 from batchnav.procedural.materials.surface import SMALL
 from batchnav.procedural.materials.textures import METRES, TEXTURE_FAMILIES
 from batchnav.procedural.random_stream import RandomStream
-from batchnav.runtime.files import read_regular
+from batchnav.runtime.files import content_hash, read_regular
 from batchnav.scene.blocks import pixels_of
 from batchnav.scene.images import open_image, rgba
 from batchnav.scene.textures import halved
@@ -81,18 +80,7 @@ def picture_files(folder: Path) -> list[Path]:
 
 def pictures_content(folder: Path) -> str:
     """A hash of the names and the content of a folder's pictures and of its `sizes.yaml`."""
-    files = [*picture_files(folder), *filter(Path.is_file, [folder / SIZES])]
-    states = [(file, file.stat()) for file in files]
-    return _digest(folder, tuple((file, state.st_size, state.st_mtime_ns) for file, state in states))
-
-
-@functools.lru_cache(maxsize=16)
-def _digest(folder: Path, states: tuple[tuple[Path, int, int], ...]) -> str:
-    digest = hashlib.sha256()
-    for file, _, _ in states:
-        digest.update(f"{file.relative_to(folder).as_posix()}\0".encode())
-        digest.update(hashlib.sha256(read_regular(file, MeshError)).digest())
-    return digest.hexdigest()
+    return content_hash(folder, [*picture_files(folder), *filter(Path.is_file, [folder / SIZES])])
 
 
 def read_pictures(folder: str | Path) -> Pictures:
