@@ -16,7 +16,14 @@ import tyro
 from batchnav.cartpole.program import CartPoleRun
 from batchnav.cli import COMMANDS, bench, cite, data, doctor, evaluate, export, navmesh, view
 from batchnav.cli.bench import bench_options, describe
-from batchnav.cli.train import ALL_OPTIONS, AnticipationOptions, CartPoleOptions, EncoderOptions, configurations
+from batchnav.cli.train import (
+    ALL_OPTIONS,
+    AnticipationOptions,
+    CartPoleOptions,
+    DetectorOptions,
+    EncoderOptions,
+    configurations,
+)
 from batchnav.config import KINDS, ranges, to_dict
 from batchnav.data.goals.rules import RULES
 from batchnav.envs.config import ABOUT, PRESETS, NavConfig
@@ -50,6 +57,7 @@ def programs() -> list[Program]:
         Program("train", train.Options, about_train),
         Program("train anticipation", AnticipationOptions, inspect.getdoc(AnticipationOptions) or ""),
         Program("train cartpole", CartPoleOptions, inspect.getdoc(CartPoleOptions) or ""),
+        Program("train detector", DetectorOptions, inspect.getdoc(DetectorOptions) or ""),
         Program("train encoder", EncoderOptions, inspect.getdoc(EncoderOptions) or ""),
         Program("evaluate", evaluate.Options, evaluate.__doc__ or ""),
         Program("view", view.Options, view.__doc__ or ""),

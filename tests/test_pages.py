@@ -135,6 +135,8 @@ def test_commands_that_tests_do_not_run_parse(page, folder):
                 tyro.cli(train.AnticipationOptions, args=words[3:])
             elif words[:3] == ["batchnav", "train", "encoder"]:
                 tyro.cli(train.EncoderOptions, args=words[3:])
+            elif words[:3] == ["batchnav", "train", "detector"]:
+                tyro.cli(train.DetectorOptions, args=words[3:])
             elif words[:3] == ["batchnav", "train", "cartpole"]:
                 tyro.cli(train.CartPoleOptions, args=words[3:])
             elif words[:2] == ["batchnav", "train"] and "..." not in words:

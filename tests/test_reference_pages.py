@@ -21,7 +21,8 @@ import reference_pages  # of the folder docs, as the site's hook imports it
 
 OPTION = re.compile(r"(--[a-z][\w.-]*)")
 SUBCOMMANDS = [
-    "train", "train anticipation", "train cartpole", "train encoder", "evaluate", "view", "export", "doctor", "cite",
+    "train", "train anticipation", "train cartpole", "train detector", "train encoder", "evaluate", "view", "export",
+    "doctor", "cite",
     *(f"bench {name}" for name in bench.SUBCOMMANDS), *(f"data {name}" for name in data.SUBCOMMANDS),
     *(f"navmesh {name}" for name in navmesh.SUBCOMMANDS),
 ]  # fmt: skip

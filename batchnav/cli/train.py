@@ -1,4 +1,4 @@
-"""`batchnav train`: train a navigation agent, a colour encoder, the occupancy predictor, or CartPole."""
+"""`batchnav train`: train a navigation agent, a colour encoder, a detector, the occupancy predictor, or CartPole."""
 
 from __future__ import annotations
 
@@ -179,7 +179,60 @@ def train_encoder(arguments: Sequence[str]) -> None:
     main(options)
 
 
-PROGRAMS = {"anticipation": train_anticipation, "cartpole": train_cartpole, "encoder": train_encoder}
+@dataclass(frozen=True)
+class DetectorOptions:
+    """Train an object detector on renders: weights that make goal masks from colour and depth.
+
+        batchnav train detector --out runs/objects.safetensors
+        batchnav train detector --out runs/objects.safetensors --scenes house:0-255 "house:256-511?furniture=my/models"
+        batchnav train detector --out runs/again.safetensors --init-from runs/objects.safetensors --steps 0 --scenes my
+        batchnav evaluate objectnav_mask_small --env.goal-mask.detector runs/objects.safetensors
+
+    The network labels each pixel with a category of ObjectNav, or none. A table shows precision and recall of its masks
+    on held-out scenes, every tenth one. A card with them is written beside the weights.
+    """
+
+    out: Path
+    """Weights file to write, .safetensors; the card has the same name with .md."""
+    scenes: tuple[str, ...] = (
+        "house:0-255", "house:256-511?kinds=more", "hall:0-63", "building:0-15", "block:0-15", "scan:0-63",
+    )  # fmt: skip
+    """Scene ids, ranges such as house:0-511, and folders, as `batchnav.load_scenes` takes them; ten or more scenes."""
+    labels: str = "hm3d"
+    """Categories: a label map by name, such as hm3d, mp3d or hssd."""
+    steps: int = bounded(5000, 0, 2**31 - 1)
+    """Number of training steps; 0: measure only, in all scenes."""
+    views: int = bounded(1024, 2, 2**20)
+    """Number of views in a training step."""
+    image_size: int = bounded(128, 32, 1024)
+    """Rows and columns of an image, pixels, a multiple of 32; masks have half as many."""
+    learning_rate: float = bounded(2e-3, 0.0, 1.0)
+    """Peak learning rate of AdamW, which rises over 200 steps and falls as a cosine to 0."""
+    eval_batches: int = bounded(8, 1, 2**20)
+    """Number of batches of views that are measured in each family of held-out scenes."""
+    init_from: str = ""
+    """Initial weights: a file that this command wrote for the same categories, or the name of a bundled one. "": random
+    weights."""
+    seed: int = bounded(0, 0, 2**48)
+    """Seed of views and initial weights."""
+    device: str = "auto"
+    """Device: "cpu", "cuda", "cuda:1", or "auto" for a GPU if there is one."""
+
+
+def train_detector(arguments: Sequence[str]) -> None:
+    """`batchnav train detector`."""
+    options = parse_options(DetectorOptions, "batchnav train detector", arguments, inspect.getdoc(DetectorOptions))
+    from batchnav.cli.detector import main  # imports PyTorch, which `--help` does not need
+
+    main(options)
+
+
+PROGRAMS = {
+    "anticipation": train_anticipation,
+    "cartpole": train_cartpole,
+    "detector": train_detector,
+    "encoder": train_encoder,
+}
 """Further programs by name."""
 
 

@@ -1,31 +1,25 @@
 """Occupancy anticipation: predicted costs of unexplored cells.
 
 After Ramakrishnan, Al-Halah and Grauman, "Occupancy anticipation for efficient exploration and navigation" (ECCV 2020).
-A U-Net (Ronneberger, Fischer and Brox, "U-Net: convolutional networks for biomedical image segmentation", MICCAI 2015)
-reads the map and the places of goal, start and agent, and predicts for every cell the odds that it is blocked. The odds
-are added to the traversal costs of unexplored cells. `learn` trains the network: first on the odds, then on the costs
-of the resulting paths.
+A U-Net (`sensors/unet.py`) reads the map and the places of goal, start and agent, and predicts for every cell the odds
+that it is blocked. The odds are added to the traversal costs of unexplored cells. `learn` trains the network: first on
+the odds, then on the costs of the resulting paths.
 """
 
 from __future__ import annotations
 
-import copy
-import itertools
 import math
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import nn
 from torch.nn import functional
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from batchnav.errors import CheckpointError
 from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.state import PREDICTION_INTERVAL, SIDE, MapLayers, MapState
-from batchnav.runtime.bundled import check_bundled, find_anticipation
-from batchnav.runtime.device import compiled, torch_defaults
-from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
+from batchnav.runtime.bundled import find_anticipation
+from batchnav.runtime.device import compiled
+from batchnav.sensors.unet import UNet, folded, read_weights, save_weights, set_weights
 
 WINDOW = 128
 """Cells along a side of the predicted window around the agent: 25.6 m at the finest resolution."""
@@ -40,8 +34,6 @@ _MIN_CAPACITY = 256
 """CUDA: smallest number of predictions per step, if there are that many agents."""
 _BATCH = 64
 """CPU: maps per forward pass."""
-_DTYPES = (torch.float32, torch.bfloat16)
-"""Types of weights in a file; the network has float32."""
 _PLANES, _SPOT = 6, 2.0
 """Number of input planes: free, blocked, unknown, and Gaussians at goal, start and agent; and the standard deviation of
 the Gaussians, cells."""
@@ -75,34 +67,15 @@ class TrackedBodies(Protocol):
         ...
 
 
-class OccupancyNet(nn.Module):
+class OccupancyNet(UNet):
     """U-Net from f32 [B, 6, WINDOW, WINDOW] to logits f32 [B, WINDOW, WINDOW]; `odds` turns them into costs."""
 
-    @torch_defaults()
     def __init__(self) -> None:
-        super().__init__()
-        pairs = list(itertools.pairwise(_WIDTHS))
-        self.down = nn.ModuleList([_two_layers(4 * _PLANES, _WIDTHS[0]), *(_two_layers(a, b) for a, b in pairs)])
-        self.up = nn.ModuleList([_two_layers(b + a, a) for a, b in pairs])
-        self.out = nn.Conv2d(_WIDTHS[0], 4, 1)
+        super().__init__(_PLANES, 4, _WIDTHS)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Encoder, then decoder with skip connections."""
-        levels = [self.down[0](functional.pixel_unshuffle(x, 2))]
-        for layers in self.down[1:]:
-            levels.append(layers(functional.max_pool2d(levels[-1], 2)))
-        x = levels.pop()
-        for layers in reversed(self.up):
-            x = layers(torch.cat([functional.interpolate(x, scale_factor=2, mode="nearest"), levels.pop()], 1))
-        return functional.pixel_shuffle(self.out(x), 2)[:, 0]
-
-
-def _two_layers(inputs: int, outputs: int) -> nn.Sequential:
-    """Two 3x3 convolutions, each with batch normalisation and ReLU."""
-    layers: list[nn.Module] = []
-    for channels in (inputs, outputs):
-        layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(True)]
-    return nn.Sequential(*layers)
+        """Logits of all cells."""
+        return functional.pixel_shuffle(super().forward(x), 2)[:, 0]
 
 
 def network_input(free: torch.Tensor, blocked: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -117,13 +90,6 @@ def network_input(free: torch.Tensor, blocked: torch.Tensor, places: torch.Tenso
     squares = (centres - places[..., None]) ** 2  # [B, 3, 2, WINDOW]
     spots = torch.exp(-(squares[:, :, 1, :, None] + squares[:, :, 0, None, :]) / (2 * _SPOT**2))
     return torch.cat([torch.stack([free, blocked, ~(free | blocked)], 1).float(), spots], 1)
-
-
-def _fused(layers: nn.Module) -> nn.Sequential:
-    """The layers with batch normalisation folded into the convolutions, for inference."""
-    parts: list[Any] = list(layers.children())
-    fused = [(fuse_conv_bn_eval(parts[k], parts[k + 1]), parts[k + 2]) for k in range(0, len(parts), 3)]
-    return nn.Sequential(*(layer for pair in fused for layer in pair))
 
 
 class Windows:
@@ -247,12 +213,7 @@ def odds(logits: torch.Tensor) -> torch.Tensor:
 
 def save_occupancy(path: Path, model: OccupancyNet) -> None:
     """Write weights in bfloat16, atomically. CheckpointError where that fails."""
-    weights = {
-        name: value.to("cpu", torch.bfloat16 if value.is_floating_point() else value.dtype).contiguous()
-        for name, value in model.state_dict().items()
-    }
-    with replacing(path, CheckpointError) as part:
-        part.write_bytes(safetensors_bytes(weights, {}))
+    save_weights(path, model, {})
 
 
 def load_occupancy(weights: str | Path) -> OccupancyNet:
@@ -261,33 +222,6 @@ def load_occupancy(weights: str | Path) -> OccupancyNet:
     ConfigError for a missing file, CheckpointError for a file that is no occupancy network.
     """
     path, model = find_anticipation(weights), OccupancyNet()
-    check_bundled(path, CheckpointError)
     expected = "expected weights that `batchnav train anticipation` wrote"
-    try:
-        with open_tensors(path, CheckpointError) as file:
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except tensor_errors() as error:
-        raise CheckpointError(f"{path}: found no weights ({error}), {expected}") from error
-    wanted = model.state_dict()
-    if other := found.keys() ^ wanted.keys():
-        raise CheckpointError(f"{path}: found an unknown or missing tensor {min(other)!r}, {expected}")
-    for name, value in wanted.items():
-        given = found[name]
-        dtypes = _DTYPES if value.is_floating_point() else (value.dtype,)
-        if given.shape != value.shape or given.dtype not in dtypes:
-            raise CheckpointError(f"{path}: {name}: found {given.dtype} {list(given.shape)}, {expected}")
-        if not given.isfinite().all():
-            raise CheckpointError(f"{path}: {name}: found values that are not finite, {expected}")
-        if name.endswith("running_var") and (given < 0).any():
-            raise CheckpointError(f"{path}: {name}: found a negative variance, {expected}")
-    model.load_state_dict(found)
-    if not all(value.isfinite().all() for value in folded(model).state_dict().values()):
-        raise CheckpointError(f"{path}: found weights that are too large for float32 with their norms, {expected}")
-    return model
-
-
-def folded(model: OccupancyNet) -> OccupancyNet:
-    """The network for inference: batch normalisation is folded into the convolutions."""
-    model = copy.deepcopy(model).eval().requires_grad_(False)
-    model.down, model.up = (nn.ModuleList(map(_fused, parts)) for parts in (model.down, model.up))
+    set_weights(model, read_weights(path, expected)[0], path, expected)
     return model

@@ -37,8 +37,10 @@ def images_needed(
     needed: dict[ImageKey, list[ObservationSource]] = {}
     for source in sources:
         requires = source.requires
-        if requires.camera is not None:
-            key = image_key(requires.camera, requires.scale, requires.semantic and has_semantic)
+        if requires.camera is None:
+            continue
+        for scale in {1: None, requires.scale: None} if requires.map else (requires.scale,):  # maps read depth as it is
+            key = image_key(requires.camera, scale, requires.semantic and has_semantic)
             needed.setdefault(key, []).append(source)
     return needed
 

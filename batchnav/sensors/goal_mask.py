@@ -16,11 +16,14 @@ import torch
 from batchnav.config import Registry, shortened
 from batchnav.errors import ArgumentError, ConfigError
 from batchnav.observation import Frame, Spec
+from batchnav.runtime.bundled import find_encoder
 from batchnav.runtime.kernels.arrays import tensor_text, view
 from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.intrinsics import load4
 from batchnav.runtime.kernels.launch import kernel, launch
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.detector import SCALE, views_of
+from batchnav.sensors.detector import Detector as NetworkDetector
 from batchnav.sensors.mask_noise import MaskNoiseConfig, SeenObjects, detect
 from batchnav.sensors.noise import checked_noise
 from batchnav.sensors.rgb import RGBSensor
@@ -42,17 +45,22 @@ class GoalMaskConfig(MaskNoiseConfig):
     """Noise of goal masks, or a detector in place of the true mask."""
 
     detector: str = ""
-    """Name of a detector in `DETECTORS`, which gets the camera's colour image; "": the true mask."""
+    """Name of a detector in `DETECTORS`, which gets the camera's colour image; or weights of `batchnav train detector`,
+    a file or a bundled name, which get colour and depth at twice the resolution; "": the true mask."""
 
     def validate(self) -> None:
         """ConfigError for an unknown detector, and for a detector together with noise."""
         if not self.detector:
             return
         if self.detector not in DETECTORS:
-            known = ", ".join(DETECTORS) or "none, since no module registered one"
-            raise ConfigError(
-                f"detector: found {shortened(self.detector)}, expected one of DETECTORS: {known}; --import its module"
-            )
+            try:
+                find_encoder(self.detector)
+            except ConfigError as error:
+                known = ", ".join(DETECTORS) or "none, since no module registered one"
+                raise ConfigError(
+                    f"detector: found {shortened(self.detector)}, expected one of DETECTORS: {known}; --import its "
+                    "module; or weights of `batchnav train detector`"
+                ) from error
         if self.mask_noise:
             raise ConfigError(
                 f"mask_noise: found {self.mask_noise:g} with the detector {self.detector!r}, expected 0: a detector "
@@ -83,8 +91,12 @@ class GoalMaskSensor(IdSensor):
         self._ids = torch.zeros(0, dtype=torch.int32, device="cpu")
         self._sees: list[IdSensor] = []
         self._colour: RGBSensor | None = None
+        self._network: NetworkDetector | None = None
+        self._numbers = self._ids
         if self.config.detector:
-            self._colour = RGBSensor(camera)
+            scale = 1 if self.config.detector in DETECTORS else SCALE
+            fine = CameraConfig(height=scale * camera.height, width=scale * camera.width)
+            self._colour = RGBSensor(fine, scale=scale)
             self.requires = self._colour.requires._replace(goal=self.requires.goal)
         elif self._rates is not None:
             self._sees = [GoalCategorySensor(camera), InstanceSensor(camera)]
@@ -101,7 +113,7 @@ class GoalMaskSensor(IdSensor):
         """Bytes of ids and of late masks, or of the detector's colour images; none for the true mask."""
         pixels = num_envs * self.spec.shape[1] * self.spec.shape[2]
         if self._colour is not None:
-            colour = {f"colour of {self.spec.name}": 3 * pixels}
+            colour = {f"colour of {self.spec.name}": 3 * pixels * self.requires.scale**2}
             return colour | dict(self._colour.memory(num_envs, device))
         if self._rates is None:
             return {}
@@ -116,7 +128,10 @@ class GoalMaskSensor(IdSensor):
             )
         n, (_, height, width) = frame.num_envs, self.spec.shape
         if self._colour is not None:
-            self._rgb = torch.zeros(n, 3, height, width, dtype=torch.uint8, device=frame.device)
+            self._rgb = torch.zeros(n, *self._colour.spec.shape, dtype=torch.uint8, device=frame.device)
+            if (name := self.config.detector) not in DETECTORS:
+                self._network = frame.resource(("detector", name), lambda: NetworkDetector(name))
+                self._numbers = self._network.numbers_of(frame.bank.goal_categories).to(frame.device)
         elif self._rates is not None:
             shape, key = (n, 1, height, width), ("late masks", self._camera)
             self._seen = [torch.zeros(shape, dtype=torch.int32, device=frame.device) for _ in self._sees]
@@ -155,7 +170,11 @@ class GoalMaskSensor(IdSensor):
     def _detected(self, frame: Frame, colour: RGBSensor) -> torch.Tensor:
         """Masks of the detector, u8 [N, 1, H, W]. ArgumentError for a result that is no mask."""
         colour.write(frame, self._rgb)
-        found = DETECTORS[self.config.detector](self._rgb, frame.task.goal_category)
+        category = frame.task.goal_category
+        if self._network is None:
+            found = DETECTORS[self.config.detector](self._rgb, category)
+        else:
+            found = self._network.masks(views_of(frame, self._camera, self._rgb), self._numbers[category])
         return as_mask(self.config.detector, found, (frame.num_envs, *self.spec.shape))
 
     def _write_noisy(self, frame: Frame, out: torch.Tensor) -> None:

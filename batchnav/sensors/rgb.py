@@ -115,10 +115,12 @@ class RGBSensor(CameraSensor):
 
     Config = RGBConfig
 
-    def __init__(self, camera: CameraConfig, config: RGBConfig | None = None):
+    def __init__(self, camera: CameraConfig, config: RGBConfig | None = None, scale: int = 1):
+        """`scale`: rows (and columns) of `camera` per row (and column) of the camera that renders."""
         config = config or RGBConfig()
         spec = Spec("rgb", (3, camera.height, camera.width), torch.uint8, 0.0, 255.0, torch.uint8)
-        super().__init__(spec, triangles=True, appearance=COLOR_FIELDS, scale=2 if config.samples == 4 else 1)
+        self._samples = 2 if config.samples == 4 else 1  # along a row, and along a column, of a pixel
+        super().__init__(spec, triangles=True, appearance=COLOR_FIELDS, scale=self._samples * scale)
         self._trilinear = config.trilinear
         self._exposure = config.exposure and Exposure(config.exposure)
         self._noise = None if config.rgb_noise == "none" else ColorNoiseModel(config.noise)
@@ -129,16 +131,16 @@ class RGBSensor(CameraSensor):
     def memory(self, num_envs: int, device: torch.device) -> Mapping[str, int]:
         """Bytes of the samples before averaging, where a pixel has several, and of the curves of the exposure."""
         size = {} if self._exposure is None else {f"exposure of {self.spec.name}": num_envs * 3 * 256}
-        if self.requires.scale == 1:
+        if self._samples == 1:
             return size
-        samples = num_envs * self.requires.scale**2 * math.prod(self.spec.shape)
+        samples = num_envs * self._samples**2 * math.prod(self.spec.shape)
         return {f"samples of {self.spec.name}": samples, **size}
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
-        """Write colours. Depth and triangles have `scale` times the rows and columns of `out`."""
+        """Write colours. Depth and triangles have a row (and column) per sample of a pixel."""
         depth, triangle, cameras = self.depth(frame), self.triangle(frame), self.cameras(frame)
         n, _, *sides = out.shape
-        rendered = n, *(self.requires.scale * side for side in sides)
+        rendered = n, *(self._samples * side for side in sides)
         if depth.shape != rendered or triangle.shape != rendered:
             found = f"{list(depth.shape)} and {list(triangle.shape)}"
             raise ArgumentError(f"depth and triangles: found {found}, expected {list(rendered)}")
@@ -156,7 +158,7 @@ class RGBSensor(CameraSensor):
     def _bind(self, appearance: Appearance[torch.Tensor] | None, *tensors: torch.Tensor) -> Callable[..., None]:
         """Kernels as a function of the tensors that may change between calls; `tensors` are those of the first call."""
         paint, (*read, out) = paint_of(appearance), tensors
-        fine = out if self.requires.scale == 1 else out.new_empty(*out.shape[:2], *tensors[0].shape[1:])
+        fine = out if self._samples == 1 else out.new_empty(*out.shape[:2], *tensors[0].shape[1:])
         shade = self._bind_shading(paint, *read, fine)
 
         def shade_all(frame: Frame, *now: torch.Tensor) -> None:
@@ -165,7 +167,7 @@ class RGBSensor(CameraSensor):
                 colors = frame.resource(PALETTE_OF_BODIES, lambda: palette(frame.device))
                 self._bodies.write(frame, Pictures(*now[:-1]), now[-1], colors)
 
-        if self.requires.scale == 1:
+        if self._samples == 1:
             return shade_all
         shrink = _bind_average(fine, out)
 

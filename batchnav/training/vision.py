@@ -95,46 +95,50 @@ def pairs_of_places(navmesh: NavMesh, seed: int) -> np.ndarray:
     return np.stack([first, navmesh.try_step(first, (first + apart).astype(np.float32))], 1)
 
 
-class ViewSampler:
-    """Renders random pairs of views in the scenes of a bank.
+class Renders:
+    """Renders N views at a time in the scenes of a bank, and varies their colours.
 
     Args:
-        bank: scenes, with the appearance fields that `sensors_of` needs.
-        pairs: number P of pairs in a batch.
-        image_size: rows and columns of an image.
-        seed: seed of places and cameras.
+        bank: scenes, with the appearance fields that the sensors need.
+        number: number N of views.
+        camera: camera of all views.
+        sensors: sensors of the views by name.
+        places: poses of each scene, [S, ...].
+        seed: seed of cameras and colours.
     """
 
-    def __init__(self, bank: SceneBank, pairs: int, image_size: int, seed: int):
+    def __init__(
+        self,
+        bank: SceneBank,
+        number: int,
+        camera: CameraConfig,
+        sensors: dict[str, CameraSensor],
+        places: np.ndarray,
+        seed: int,
+    ):
         device = bank.device
-        self.bank, self._pairs = bank, pairs
+        self.bank, self._number = bank, number
         self._random = torch.Generator(device).manual_seed(seed)
-        places = [pairs_of_places(scene.navmesh, seed + k) for k, scene in enumerate(bank.scenes)]
-        self._places = torch.from_numpy(np.stack(places)).to(device)
-        self._bodies = FreeBodies.at_origin(2 * pairs, device)
+        self._places = torch.from_numpy(places).to(device)
+        self._bodies = FreeBodies.at_origin(number, device)
         self._seeds = Seeds(*(torch.full((1,), value, dtype=torch.int64, device=device) for value in (seed, 0)))
-        self._sensors = sensors_of(image_size)
-        cameras = {MAIN: camera_of(image_size)}
-        self._frame = Frame(bank, self._bodies, cameras, self._sensors.values(), seeds=self._seeds)
+        self._sensors = sensors
+        self._frame = Frame(bank, self._bodies, {MAIN: camera}, sensors.values(), seeds=self._seeds)
         self._out = {
-            name: torch.zeros(2 * pairs, *sensor.spec.shape, dtype=sensor.spec.dtype, device=device)
-            for name, sensor in self._sensors.items()
+            name: torch.zeros(number, *sensor.spec.shape, dtype=sensor.spec.dtype, device=device)
+            for name, sensor in sensors.items()
         }
 
-    def __call__(self, scenes: torch.Tensor) -> Views:
-        """Views in random scenes among `scenes`, i64 [S] on the bank's device; the next call overwrites them."""
-        pairs, bodies = self._pairs, self._bodies
-        scene = scenes[self._integers(len(scenes), pairs)]
-        places = self._places[scene, self._integers(POINTS, pairs)]
-        heading = self._uniform(pairs) * 2.0 * math.pi
-        turned = heading + TURN * (2.0 * self._uniform(pairs) - 1.0)
-        bodies.scene.copy_(scene.repeat(2))
-        bodies.position.copy_(places.transpose(0, 1).reshape(-1, 3))
-        bodies.heading.copy_(torch.cat([heading, turned]))
-        bodies.tilt.copy_(TILT * (2.0 * self._uniform(2 * pairs) - 1.0))
+    def _render(self, scene: torch.Tensor, position: torch.Tensor, heading: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Observations by name, which the next call overwrites; each call samples other tilts, heights and lenses."""
+        bodies = self._bodies
+        bodies.scene.copy_(scene)
+        bodies.position.copy_(position)
+        bodies.heading.copy_(heading)
+        bodies.tilt.copy_(TILT * (2.0 * self._uniform(self._number) - 1.0))
         bodies.episode.add_(1)
         write_observations(self._frame, self._sensors, self._out)
-        return Views(self._out["rgb"], self._out["depth"], self._out["normals"], self._out["semantic"])
+        return self._out
 
     def randomize_materials(self, count: int) -> None:
         """Give procedural scenes the materials of randomisation number `count`."""
@@ -161,6 +165,31 @@ class ViewSampler:
 
     def _normal(self, *shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=self._random, dtype=torch.float32, device=self.bank.device)
+
+
+class ViewSampler(Renders):
+    """Renders random pairs of views in the scenes of a bank.
+
+    Args:
+        bank: scenes, with the appearance fields that `sensors_of` needs.
+        pairs: number P of pairs in a batch.
+        image_size: rows and columns of an image.
+        seed: seed of places and cameras.
+    """
+
+    def __init__(self, bank: SceneBank, pairs: int, image_size: int, seed: int):
+        places = np.stack([pairs_of_places(scene.navmesh, seed + k) for k, scene in enumerate(bank.scenes)])
+        super().__init__(bank, 2 * pairs, camera_of(image_size), sensors_of(image_size), places, seed)
+
+    def __call__(self, scenes: torch.Tensor) -> Views:
+        """Views in random scenes among `scenes`, i64 [S] on the bank's device; the next call overwrites them."""
+        pairs = self._number // 2
+        scene = scenes[self._integers(len(scenes), pairs)]
+        places = self._places[scene, self._integers(POINTS, pairs)]
+        heading = self._uniform(pairs) * 2.0 * math.pi
+        turned = heading + TURN * (2.0 * self._uniform(pairs) - 1.0)
+        out = self._render(scene.repeat(2), places.transpose(0, 1).reshape(-1, 3), torch.cat([heading, turned]))
+        return Views(out["rgb"], out["depth"], out["normals"], out["semantic"])
 
 
 def losses(found: Predictions, views: Views) -> dict[str, torch.Tensor]:

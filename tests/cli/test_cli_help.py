@@ -118,6 +118,7 @@ for words in sys.stdin.read().splitlines():
 def test_help_imports_nothing_heavy():
     """PyTorch and numba take seconds to import, on a cold disk half a minute."""
     words = ["train", "train cartpole", "train anticipation", "train encoder", "evaluate", "view", "doctor", "cite"]
+    words.append("train detector")
     words += ["data", "navmesh", *(f"bench {name}" for name in bench.SUBCOMMANDS)]
     words += [
         f"data {name}"

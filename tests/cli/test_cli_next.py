@@ -202,6 +202,16 @@ def test_train_encoder(run, folder):
     follow(run, run("train", "encoder", "--out", "some eyes.safetensors", "--scenes", *scenes, *small), 1)
 
 
+def test_train_detector(run, folder):
+    """The next command plays episodes with it, which takes seconds."""
+    scenes = [write_floor(folder / f"{k}.glb").name for k in range(HELD_OUT)]
+    small = ("--steps", "1", "--views", "2", "--image-size", "32", "--eval-batches", "1", "--device", "cpu")
+    (line,) = LINE.findall(run("train", "detector", "--out", "some objects.safetensors", "--scenes", *scenes, *small))
+    words = shlex.split(line)
+    assert words[:2] == ["evaluate", "objectnav_mask_small"]
+    assert parse(words[1:]) and Path(words[-1]).is_file()
+
+
 @pytest.mark.parametrize(
     "options",
     [("floor.glb",), ("floor.glb", "--agents", "greedy"), ("--episodes", "few.json.gz", "--agents", "greedy")],

@@ -37,6 +37,7 @@ from batchnav.runtime.files import (
     replacing,
 )
 from batchnav.scene.mesh import load_mesh
+from batchnav.sensors.detector import load_detector
 from batchnav.sensors.noise import load_table
 from batchnav.training.config import TrainingConfig
 from batchnav.training.curves import rows_until
@@ -288,7 +289,7 @@ READERS = {
     "a.npy": load_table, "a.obj": batchnav.load_mesh, "a.scene": load_prepared, "a.navmesh": batchnav.NavMesh.load,
     "a.json.gz": load_episodes,
     "policy.safetensors": batchnav.load_policy,
-    "a.safetensors": load_occupancy,
+    "a.safetensors": load_occupancy, "objects.safetensors": load_detector,
     "a.yaml": lambda path: load_config(path, TrainingConfig), "metrics.jsonl": load_metrics,
     "a.scene_dataset_config.json": SceneDatasetConfig, "a.stage_config.json": read_asset,
     "a.urdf": lambda path: read_urdf(path, {}), "houses.json": read_houses, "map.yaml": batchnav.load_scene,

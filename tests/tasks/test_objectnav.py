@@ -9,6 +9,7 @@ from labelled import labelled_scene
 from numba import types as nb
 from object_rooms import CATEGORIES, corridor, furnished, object_room, table, with_objects
 from rooms import play, successes
+from torch.nn import functional as F
 
 from batchnav.agents.registry import make_reference_agent
 from batchnav.data.goals.view_points import with_goals
@@ -22,6 +23,7 @@ from batchnav.scene.resident import SceneSize
 from batchnav.scene.scene import Scene
 from batchnav.sensors import goal_mask
 from batchnav.sensors.camera import CameraConfig
+from batchnav.sensors.detector import SCALE, Detector, DetectorNet, save_detector
 from batchnav.sensors.goal_mask import DETECTORS
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, STOP
 from batchnav.tasks.objectnav import ObjectNavConfig
@@ -303,6 +305,39 @@ def test_a_detector_sees_colour_and_category_once_a_step(monkeypatch):
     monkeypatch.setitem(DETECTORS, "bright", lambda rgb, category: rgb)
     with pytest.raises(ArgumentError, match=r"detector 'bright': found torch.uint8 \[16, 3, 16, 16\], expected"):
         env.step(torch.full((N,), LEFT))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_see_colour_and_depth_at_twice_the_resolution(device, tmp_path, monkeypatch):
+    """Maps read depth as it is, and the same masks."""
+    torch.manual_seed(0)
+    save_detector(tmp_path / "objects.safetensors", DetectorNet(["oven", *CATEGORIES[::-1]]))
+    seen = []
+
+    def masks(detector, views, number):
+        seen.append((views, number))
+        return F.avg_pool2d((views.depth[:, None] < 2.0).float(), SCALE)
+
+    monkeypatch.setattr(Detector, "masks", masks)
+    options = {"sensors": ("goal_mask", "rgb", "ego_map"), "detector": str(tmp_path / "objects.safetensors")}
+    env = with_masks(device, config=NavConfig(task=ObjectNavConfig()), **options)
+    observation, _ = env.reset()
+    ((views, number),) = seen
+    assert torch.equal(number, len(CATEGORIES) - observation["objectgoal"])
+    height, width = observation["rgb"].shape[2:]
+    assert views.rgb.shape == (N, 3, 2 * height, 2 * width) and views.depth.shape == (N, 2 * height, 2 * width)
+    mean = F.avg_pool2d(views.rgb.float(), SCALE)
+    assert (mean - observation["rgb"].float()).abs().mean() < 10.0
+    torch.testing.assert_close(views.height, torch.full_like(views.height, env.config.camera.camera_height))
+    shares = F.avg_pool2d((views.depth[:, None] < 2.0).float(), SCALE)
+    assert torch.equal(observation["goal_mask"], (shares * 255).round().byte()) and observation["goal_mask"].any()
+    monkeypatch.undo()
+    assert env.step(torch.full((N,), LEFT, device=env.device))[0]["goal_mask"].shape == (N, 1, height, width)
+    save_detector(tmp_path / "objects.safetensors", DetectorNet(["oven"]))
+    with pytest.raises(ConfigError, match="found oven, expected .* among its categories, as the task asks for"):
+        with_masks(device, **options)
+    with pytest.raises(ConfigError, match="found 'none', expected one of DETECTORS: .* or weights of"):
+        with_masks(device, detector="none")
 
 
 @pytest.mark.cuda
