@@ -157,9 +157,8 @@ class Evaluation:
         self, player: Player, numbers: Sequence[int], scenes: np.ndarray, trajectories: Sequence[Trajectory]
     ) -> MaskViews | None:
         """What the predicted masks of a player said in these episodes; None for a player that predicts none."""
-        if not isinstance(player, PolicyPlayer):
-            return None
-        network, config = player.policy.network, player.env_config
+        network = player.policy.network if isinstance(player, PolicyPlayer) else None
+        config = player.env_config
         return predicted_masks(self.bank, config, network, self.episodes[numbers], scenes, trajectories, self.renderer)
 
     def evenly_spaced(self, count: int) -> np.ndarray:

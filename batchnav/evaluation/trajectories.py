@@ -147,6 +147,7 @@ class PoseCameras:
         at_once: poses rendered at a time.
         renderer: "raycast", "opengl" or "auto".
         sources: observation sources by name, instead of those of the configuration.
+        task: for sources that read a goal of each of the `at_once` cameras.
     """
 
     def __init__(
@@ -156,13 +157,14 @@ class PoseCameras:
         at_once: int = POSES_AT_ONCE,
         renderer: str = "raycast",
         sources: Mapping[str, ObservationSource] | None = None,
+        task: Any = None,
     ):
         n, device = at_once, bank.device
         self.carriers = FreeBodies.at_origin(n, device)
         self._categories = kind_of(config.task_name).standing_categories
         seeds = _Seeds(*torch.zeros(2, 1, dtype=torch.int64, device=device))
         self.sources = image_sources(config) if sources is None else sources
-        self.frame = Frame(bank, self.carriers, config.all_cameras, self.sources.values(), renderer, seeds)
+        self.frame = Frame(bank, self.carriers, config.all_cameras, self.sources.values(), renderer, seeds, task)
         self.specs = tuple(source.spec for source in self.sources.values())
         self.images = {spec.name: torch.zeros(n, *spec.shape, dtype=spec.dtype, device=device) for spec in self.specs}
 

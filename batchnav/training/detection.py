@@ -7,6 +7,7 @@ equally often. Colours and sizes vary; some views have no colour, so that shape 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,13 +92,13 @@ def places_near_objects(scene: Scene, labels: str, seed: int) -> np.ndarray:
         near = (distance > DISTANCES[0]) & (distance < DISTANCES[1]) & (high > 0.0) & (low < 2.0)  # of this storey
         if near.any():
             weight = np.where(near, 1.0 / np.maximum(distance, DISTANCES[0]), 0.0)
-            by_category.setdefault(named.category(thing.label), []).append((toward, weight / weight.sum()))
+            by_category.setdefault(named.category(thing.label), []).append((toward, np.cumsum(weight)))
     poses = np.column_stack([points, heading]).astype(np.float32)
     groups = list(by_category.values())
     for row in range(POINTS // 2, POINTS) if groups else ():
         group = groups[row % len(groups)]
-        toward, weight = group[int(random.integers(len(group)))]
-        k = int(random.choice(POINTS, p=weight))
+        toward, total = group[int(random.integers(len(group)))]
+        k = min(int(np.searchsorted(total, random.uniform(0.0, total[-1]), side="right")), POINTS - 1)
         aim = math.atan2(-toward[k, 0], -toward[k, 2]) + random.uniform(-ASIDE, ASIDE)
         poses[row] = *points[k], aim
     return poses
@@ -161,12 +162,11 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor, depth: torch.Tensor) -> 
     return -(logs * weight).sum() / weight.sum()
 
 
-def predict(network: DetectorNet, views: Views) -> torch.Tensor:
+def predict(network: Callable[[torch.Tensor], torch.Tensor], views: Views) -> torch.Tensor:
     """Logits for views, computed in bfloat16 on CUDA."""
     planes = encoded(views).contiguous(memory_format=torch.channels_last)
     with torch.autocast(planes.device.type, torch.bfloat16, enabled=planes.is_cuda):
-        logits: torch.Tensor = network(planes)
-    return logits
+        return network(planes)
 
 
 def train(
@@ -189,15 +189,16 @@ def train(
         optimizer, lambda k: min(1.0, (k + 1) / WARM_UP) * (1.0 + math.cos(math.pi * k / steps)) / 2.0
     )
     network.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]  # annotation of torch
+    forward: Callable[[torch.Tensor], torch.Tensor] = network
     if device.type == "cuda":
-        compiled(network)
+        forward = compiled(lambda planes: network(planes))  # measures use the network as it is
     total = torch.zeros((), dtype=torch.float32, device=device)
     with progress_bar("training steps", steps) as advance:
         for step in range(1, steps + 1):
             if step % MATERIALS_EVERY == 1:
                 sampler.randomize_materials(step // MATERIALS_EVERY)
             views, labels = sampler(scenes)
-            loss = loss_of(predict(network, sampler.changed(views)), labels, views.depth)
+            loss = loss_of(predict(forward, sampler.changed(views)), labels, views.depth)
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), MAX_GRADIENT_NORM)

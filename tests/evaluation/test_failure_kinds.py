@@ -30,6 +30,7 @@ from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.observations import needed_appearance, space_of, specs_of
 from batchnav.evaluation.players import PolicyPlayer, ReferencePlayer
+from batchnav.evaluation.predicted_masks import predicted_masks
 from batchnav.evaluation.run import Evaluation, failure_table, predicted_mask_table, straight_line, write_results
 from batchnav.evaluation.trajectories import GoalMasks, Trajectory, failure_kinds, meanings_of
 from batchnav.policy.actor_critic import ActorCritic
@@ -39,6 +40,7 @@ from batchnav.report.evaluation import PLAN_SIZE, write_report
 from batchnav.report.results import print_masks
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.goals import ObjectGoal, SceneGoals
+from batchnav.sensors.goal_mask import DETECTORS
 from batchnav.sim.bodies import FORWARD, STOP
 from batchnav.tasks.imagenav import ImageNavConfig
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
@@ -283,3 +285,24 @@ def test_the_viewer_shows_goals_and_the_map(evaluation, agents):
     assert 0 < known[0] < known[1]
     with_map, without = (np.asarray(session.plan(60, {"map_searcher": BLUE}, shown)) for shown in (True, False))
     assert (with_map != without).any() and (without == AMBER).all(-1).any()
+
+
+def test_masks_of_a_detector_are_compared_with_true_ones(monkeypatch):
+    """The detector finds beds alone, in the right half of every image."""
+
+    def detect(rgb, category):
+        wide = torch.arange(rgb.shape[3]) >= rgb.shape[3] // 2
+        return (wide & (category == CATEGORIES.index(BED)).view(-1, 1, 1, 1)).expand(-1, 1, rgb.shape[2], -1)
+
+    monkeypatch.setitem(DETECTORS, "beds", detect)
+    scene = furnished()
+    options = {"detector": "beds", "height": 32, "width": 32}
+    config = replace(with_options(CONFIG, options), sensors=("goal_mask",))
+    bank = SceneBank.pack([scene], "cpu", needed_appearance(config), goal_categories=CATEGORIES)
+    walks = [[(BY_CHAIR, NORTH)], [(BY_BED, NORTH), (BY_BED, SOUTH)], [(BY_CHAIR, NORTH)]]
+    walked = [trajectory(scene, poses, STOP) for poses in walks]
+    episodes = [ObjectNavEpisode("0", scene.name, *START, object_category=category) for category in (CHAIR, BED, BED)]
+    masks = predicted_masks(bank, config, None, episodes, np.zeros(3, np.int32), walked)
+    assert masks.in_view.tolist() == [1, 1, 0] and masks.predicted.tolist() == [0, 2, 1]
+    assert masks.hits.tolist() == [0, 1, 0] and masks.pixels.tolist() == [0, 32 * 16, 0]
+    assert predicted_masks(bank, CONFIG, None, episodes, np.zeros(3, np.int32), walked) is None

@@ -334,9 +334,9 @@ def test_weights_see_colour_and_depth_at_twice_the_resolution(device, tmp_path, 
     monkeypatch.undo()
     assert env.step(torch.full((N,), LEFT, device=env.device))[0]["goal_mask"].shape == (N, 1, height, width)
     save_detector(tmp_path / "objects.safetensors", DetectorNet(["oven"]))
-    with pytest.raises(ConfigError, match="found oven, expected .* among its categories, as the task asks for"):
+    with pytest.raises(ConfigError, match=r"found oven, expected .* among its categories, as the task asks for"):
         with_masks(device, **options)
-    with pytest.raises(ConfigError, match="found 'none', expected one of DETECTORS: .* or weights of"):
+    with pytest.raises(ConfigError, match=r"found 'none', expected one of DETECTORS: .* or weights of"):
         with_masks(device, detector="none")
 
 
