@@ -35,7 +35,7 @@ SUBCOMMAND = "SUBCOMMAND"
 """Place in a synopsis of the names in `SUBCOMMANDS` of the command's module."""
 COMMANDS = {
     "train": Command(
-        "[cartpole|anticipation] [--config NAME] [--out FOLDER] [--gpus N] ...",
+        "[anticipation|cartpole|detector|encoder] [--config NAME] [--out FOLDER] [--gpus N] ...",
         "train an agent or continue a run",
         WHOLE_FILES,
     ),
