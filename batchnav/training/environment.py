@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -89,7 +92,20 @@ def training_scenes(config: TrainingConfig, names: Sequence[str], device: torch.
         if resident:
             load = partial(_load_with, goals, settings, appearance)
             return SceneStream(names, load, SceneSize.largest(capacities), resident, config.seed)
-    return load_all(names, settings, appearance)
+    compilers = ("torch._dynamo", "torch._inductor.compile_fx") if config.compile else ()
+    with imported_meanwhile(*compilers):
+        return load_all(names, settings, appearance)
+
+
+@contextlib.contextmanager
+def imported_meanwhile(*modules: str) -> Iterator[None]:
+    """Context beside which a thread imports modules: while other processes make scenes, this one has time."""
+    thread = threading.Thread(target=lambda: [*map(importlib.import_module, modules)])
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def cache_goals(config: TrainingConfig, names: Sequence[str], device: torch.device) -> None:
