@@ -22,7 +22,7 @@ from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, device_functi
 from batchnav.runtime.kernels.intrinsics import load4
 from batchnav.runtime.kernels.launch import kernel, launch
 from batchnav.sensors.camera import CameraConfig
-from batchnav.sensors.detector import SCALE, views_of
+from batchnav.sensors.detector import AT_ONCE, BYTES_PER_PIXEL, SCALE, views_of
 from batchnav.sensors.detector import Detector as NetworkDetector
 from batchnav.sensors.mask_noise import MaskNoiseConfig, SeenObjects, detect
 from batchnav.sensors.noise import checked_noise
@@ -114,6 +114,9 @@ class GoalMaskSensor(IdSensor):
         pixels = num_envs * self.spec.shape[1] * self.spec.shape[2]
         if self._colour is not None:
             colour = {f"colour of {self.spec.name}": 3 * pixels * self.requires.scale**2}
+            if self.config.detector not in DETECTORS:
+                fine = pixels // num_envs * SCALE**2
+                colour[f"detector of {self.spec.name}"] = min(num_envs, AT_ONCE) * fine * BYTES_PER_PIXEL
             return colour | dict(self._colour.memory(num_envs, device))
         if self._rates is None:
             return {}

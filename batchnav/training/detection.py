@@ -46,9 +46,9 @@ DISTANCES = 0.5, 5.0
 """Range of the horizontal distance to the object that a view looks at, metres."""
 ASIDE, WIGGLE = 0.6, 0.3
 """Largest angle between such a view and the object; largest angle that any heading is turned by; radians."""
-GREY, BLANK = 0.15, 0.35
+GREY, BLANK = 0.1, 0.4
 """Share of the training views in grey, and without any colour."""
-SIZES, NO_CEILING, CEILINGS = 0.15, 0.3, (1.9, 2.8)
+SIZES, NO_CEILING, CEILINGS = 0.15, 0.4, (1.9, 2.8)
 """Largest relative change of sizes; share of training views without what is above a height from this range, metres."""
 WEIGHTS = 0.5, 4.0
 """Range of a pixel's weight in the loss: its depth in metres."""

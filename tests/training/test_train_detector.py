@@ -39,19 +39,19 @@ class Remembering(ObjectViews):
 
 
 def test_half_of_the_views_look_at_objects(bank):
-    sampler = Remembering(bank, 256, SIDE, "hm3d", seed=0)
+    sampler = Remembering(bank, 128, SIDE, "hm3d", seed=0)
     views, labels = sampler(ONE)
     shown = (labels > 0).float().mean((1, 2)) > 0.005
     assert 0.3 < shown.float().mean() < 0.9 and len(labels[labels > 0].unique()) >= 4
     assert (labels > 0).float().mean() < 0.3 and views.height.min() >= 0.6 and views.height.max() <= 1.6
     changed = sampler.changed(views)
     blank = changed.rgb.flatten(2).amax(2) - changed.rgb.flatten(2).amin(2) < 1e-3
-    assert 0.1 < blank.all(1).float().mean() < 0.5 and changed.rgb.min() >= 0.0 and changed.rgb.max() <= 1.0
+    assert 0.2 < blank.all(1).float().mean() < 0.6 and changed.rgb.min() >= 0.0 and changed.rgb.max() <= 1.0
     ratio = (changed.height / views.height)[:, None, None]
     same = changed.depth > 0.0
     torch.testing.assert_close(changed.depth[same], (views.depth * ratio)[same])
     assert 0.01 < 1.0 - same.float().mean() < 0.3
-    again = ObjectViews(bank, 256, SIDE, "hm3d", seed=0)(ONE)
+    again = ObjectViews(bank, 128, SIDE, "hm3d", seed=0)(ONE)
     assert torch.equal(again.labels, labels) and torch.equal(again.views.rgb, views.rgb)
 
 
