@@ -66,8 +66,8 @@ def main(options: DetectorOptions) -> None:
     show(table_of(counts, network.categories))
     show(f"weights: {options.out}; card: {card}")
     detector = "--env.goal-mask.detector", options.out.absolute()
-    exact = "--env.goal-mask.mask-noise", "0"
-    show(next_command("find objects with it", "batchnav", "evaluate", "objectnav_mask_small", *exact, *detector))
+    words = "objectnav_mask_small", "--task", "objectnav", "--env.goal-mask.mask-noise", "0"
+    show(next_command("find objects with it", "batchnav", "evaluate", *words, *detector))
 
 
 def initial_network(options: DetectorOptions) -> DetectorNet:
@@ -120,7 +120,8 @@ def card_text(name: str, network: DetectorNet) -> str:
 Finds {", ".join(labels)} in colour and depth, pixel by pixel. Inputs: images at twice the resolution of the masks, with
 lens, height and pitch of the camera. A U-Net of {parameters:,} parameters.
 
-    batchnav evaluate objectnav_mask_small --env.goal-mask.mask-noise 0 --env.goal-mask.detector {name}.safetensors
+    batchnav evaluate objectnav_mask_small --task objectnav --env.goal-mask.mask-noise 0 \\
+        --env.goal-mask.detector {name}.safetensors
 
 ## Measures on held-out scenes
 

@@ -191,10 +191,10 @@ class DetectorOptions:
         batchnav train detector --out runs/objects.safetensors
         batchnav train detector --out runs/objects.safetensors --scenes house:0-255 "house:256-511?furniture=my/models"
         batchnav train detector --out runs/again.safetensors --init-from runs/objects.safetensors --steps 0 --scenes my
-        batchnav evaluate objectnav_mask_small --env.goal-mask.detector runs/objects.safetensors
 
     The network labels each pixel with a category of ObjectNav, or none. A table shows precision and recall of its masks
-    on held-out scenes, every tenth one. A card with them is written beside the weights.
+    on held-out scenes, every tenth one. A card with them is written beside the weights. The command ends with one that
+    evaluates an agent with it.
     """
 
     out: Path
