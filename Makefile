@@ -5,6 +5,7 @@
 #   make plain   run the tests of small kernels as plain Python, which checks every index
 #   make lint    style, import contracts, types, tables of results, sizes of files, and the checks of .ci
 #   make docs    build the documentation to build/site; warnings are errors
+#   make wheel   build sdist and wheels, and try the wheels in an empty folder
 #   make fuzz    load N (default 10000) damaged files; SEED selects them
 
 PYTHON ?= python3
@@ -27,7 +28,7 @@ N ?= 10000
 
 EXTRAS := viewer export ros2 video adapters vision collada draco basisu
 
-.PHONY: train test plain lint docs fuzz $(EXTRAS)
+.PHONY: train test plain lint docs wheel fuzz $(EXTRAS)
 
 train: $(VENV)/.installed
 	$(RUN) -m batchnav train --config $(CONFIG) --out $(OUT) --seed $(SEED)
@@ -38,13 +39,16 @@ $(EXTRAS): $(VENV)/.installed
 	$(INSTALL) --editable '.[$@]'
 
 test: $(VENV)/.installed-dev
-	$(RUN) -m pytest -n auto --dist loadfile $(PYTEST)
+	$(RUN) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 plain: $(VENV)/.installed-dev
 	NUMBA_DISABLE_JIT=1 $(RUN) -m pytest -m plain -k "not OpenGL"
 
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
+
+wheel: $(VENV)/.installed-dev
+	.ci/wheel
 
 fuzz: $(VENV)/.installed-dev
 	$(RUN) tests/fuzz/harness.py --number $(N) --seed $(SEED)

@@ -5,6 +5,7 @@ import lzma
 import os
 import shutil
 import types
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,20 @@ def pytest_collection_modifyitems(config, items):
     left_out = [item for item in items if absent & ({mark.name for mark in item.iter_markers()} | {*item.fixturenames})]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+    if hasattr(config, "workerinput"):
+        items.sort(key=longest_file_first(items))
+
+
+def longest_file_first(items) -> Callable[[pytest.Item], tuple]:
+    """Key that sorts tests by file: files with slow tests first, then by the number of tests.
+
+    pytest-xdist starts files in this order. A long file that starts last would run while other cores are idle.
+    """
+    slow, number = Counter(), Counter()
+    for item in items:
+        number[item.path] += 1
+        slow[item.path] += item.get_closest_marker("slow") is not None
+    return lambda item: (not slow[item.path], -number[item.path], str(item.path))
 
 
 def pytest_collection_finish(session):

@@ -10,14 +10,17 @@ import sys
 import venv
 from pathlib import Path
 
+import numba
 import pytest
+import torch
 import tyro
 
 import batchnav
-from batchnav.cli import evaluate, train
+from batchnav.cli import evaluate, main, train
 from batchnav.data.formats import EpisodeDataset, load_episodes
 from batchnav.learning import ALGORITHMS
 from batchnav.policy import ENCODERS, MEMORIES
+from batchnav.runtime.imports import OPTION
 from batchnav.sensors import SENSORS
 from batchnav.sensors.depth import DEPTH_ESTIMATORS
 from batchnav.sensors.goal_mask import DETECTORS
@@ -33,6 +36,9 @@ OWN_TEST = ("own_task.md", "other_libraries.md")
 NUM_EPISODES = 4
 NAMED = re.compile(r"`((?:assets|batchnav|configs|docs|eval|tests|train)/[a-z0-9_./]+\.[a-z]+)`")
 """Pattern of file names of the repository; names in capitals, as NAME.py, are placeholders."""
+
+SHELL = re.compile(r"[|<>&;$*?(){}`~]")
+"""What the shell replaces or acts on."""
 
 LONGEST = 1200.0
 """Time limit of a block, seconds, on a busy machine."""
@@ -91,8 +97,34 @@ def play(page: Path, found: list[Block], folder: Path) -> None:
             exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), session)
         else:
             command = f"{block.text.rstrip()} {block.short}"
-            out, errors, status = run_shell(command)
-            assert status == 0, f"{page}:{block.line}: {command}\n{out[-2000:]}\n{errors[-4000:]}"
+            if (lines := plain_commands(command)) is None:
+                out, errors, status = run_shell(command)
+                assert status == 0, f"{page}:{block.line}: {command}\n{out[-2000:]}\n{errors[-4000:]}"
+            else:
+                run_here(lines, f"{page}:{block.line}")
+
+
+def plain_commands(text: str) -> list[list[str]] | None:
+    """Arguments of each `batchnav` of a block; None if the shell or a process of its own has further work to do."""
+    if SHELL.search(text):
+        return None
+    lines = [shlex.split(line, comments=True) for line in text.replace("\\\n", " ").splitlines()]
+    if any(words[:1] not in ([], ["batchnav"]) or OPTION in words for words in lines):
+        return None
+    return [words[1:] for words in lines if words]
+
+
+def run_here(lines: list[list[str]], where: str) -> None:
+    """Run commands in this process, which has imported PyTorch already."""
+    for words in lines:
+        threads = torch.get_num_threads(), numba.get_num_threads()
+        try:
+            main(words)
+        except SystemExit as end:
+            assert not end.code, f"{where}: {shlex.join(words)}\n{end.code}"
+        finally:
+            torch.set_num_threads(threads[0])
+            numba.set_num_threads(threads[1])
 
 
 def run_shell(command: str) -> tuple[str, str, int]:
