@@ -6,6 +6,7 @@ equally often. Colours and sizes vary; some views have no colour, so that shape 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,6 +68,12 @@ def categories_named(labels: str) -> tuple[str, ...]:
     return labels_named(labels).categories
 
 
+@functools.cache
+def category_of(labels: str, label: str) -> str | None:
+    """The category of a scene's label by a label map's name; None for others."""
+    return labels_named(labels).category(label)
+
+
 def sensors_of(image_size: int) -> dict[str, CameraSensor]:
     """Sensors of the views by name."""
     camera = detector_camera(image_size)
@@ -82,8 +89,7 @@ def places_near_objects(scene: Scene, labels: str, seed: int) -> np.ndarray:
     """Poses f32 [POINTS, 4]: position and heading. Those in the second half look at objects, where there are any."""
     points, random = scene.navmesh.sample(POINTS, seed, island="largest"), np.random.default_rng(seed)
     heading = random.uniform(0.0, 2.0 * math.pi, POINTS)
-    named = labels_named(labels)
-    things = objects_of((scene.semantic or scene).mesh, lambda label: named.category(label) is not None)
+    things = objects_of((scene.semantic or scene).mesh, lambda label: category_of(labels, label) is not None)
     by_category: dict[str | None, list[tuple[np.ndarray, np.ndarray]]] = {}
     for thing in things:
         toward = thing.centre - points
@@ -92,7 +98,7 @@ def places_near_objects(scene: Scene, labels: str, seed: int) -> np.ndarray:
         near = (distance > DISTANCES[0]) & (distance < DISTANCES[1]) & (high > 0.0) & (low < 2.0)  # of this storey
         if near.any():
             weight = np.where(near, 1.0 / np.maximum(distance, DISTANCES[0]), 0.0)
-            by_category.setdefault(named.category(thing.label), []).append((toward, np.cumsum(weight)))
+            by_category.setdefault(category_of(labels, thing.label), []).append((toward, np.cumsum(weight)))
     poses = np.column_stack([points, heading]).astype(np.float32)
     groups = list(by_category.values())
     for row in range(POINTS // 2, POINTS) if groups else ():
@@ -119,7 +125,7 @@ class ObjectViews(Renders):
         places = np.stack([places_near_objects(scene, labels, seed + k) for k, scene in enumerate(bank.scenes)])
         super().__init__(bank, number, detector_camera(image_size), sensors_of(image_size), places, seed)
         self.categories = categories_named(labels)
-        found = (labels_named(labels).category(label) for label in bank.categories)
+        found = (category_of(labels, label) for label in bank.categories)
         numbers = [0 if name is None else 1 + self.categories.index(name) for name in found]
         self._numbers = torch.tensor(numbers, dtype=torch.int64, device=bank.device)
 
