@@ -194,8 +194,9 @@ def _measure_streaming(files: Sequence[Path], resident: int, total: int, options
         scenes = [load(path) for path in prepared[: len(files)]]
         seconds = [timed(functools.partial(load, path)) for path in prepared[: len(files)]]
         stay, _ = _training(SceneBank.pack([scenes[k % len(scenes)] for k in range(resident)], device), options)
-        capacity = SceneSize.largest(SceneSize.of(scene).with_appearance(()) for scene in scenes)
-        streamed, memory = _training(SceneStream(list(map(str, prepared)), load, capacity, resident), options)
+        sizes = [SceneSize.of(scene) for scene in scenes]
+        sizes = [sizes[k % len(sizes)] for k in range(total)]
+        streamed, memory = _training(SceneStream(list(map(str, prepared)), load, sizes, resident), options)
     share = float(np.median(streamed) / np.median(stay))
     return [
         row("scans", "seconds", seconds, {"what": "load a prepared scan, depth", **params}, "cpu"),

@@ -166,8 +166,8 @@ def environments(options: Options, ranks: Ranks) -> Callable[[int, int], PointNa
         )
     sensors = ("rgb",) if pretrained else ("depth",)
     if options.resident_scenes:
-        capacity = SceneSize.largest(map_scenes(SceneSize.of, names))
-        make = partial(SceneStream, names, load_scene, capacity, options.resident_scenes)
+        sizes = map_scenes(SceneSize.of, names)
+        make = partial(SceneStream, names, load_scene, sizes, options.resident_scenes)
     else:
         bank = SceneBank.pack(load_all(names, appearance=bool(pretrained)), device, appearance=bool(pretrained))
         make = lambda: bank  # noqa: E731

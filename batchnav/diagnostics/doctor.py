@@ -38,7 +38,7 @@ from batchnav.renderers.opengl.gl import EGLDevice, cuda_match, egl_devices, ope
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.imports import install_command
 from batchnav.runtime.parallel import num_threads
-from batchnav.scene.resident import SceneSize, num_resident_scenes
+from batchnav.scene.resident import SceneSize, num_resident_scenes, slots_of
 from batchnav.scene.textures import Palette
 from batchnav.sensors.frame import BYTES_RENDERED, appearance_needed, images_needed
 from batchnav.sim.bodies import Bodies
@@ -84,7 +84,7 @@ def predict_memory(run: TrainingConfig, scenes: Sequence[SceneSize], device: tor
     frozen = sum(parameter.nbytes for parameter in policy.parameters() if not parameter.requires_grad)
     frames = run.learner.frames_per_update // run.learner.minibatches
     steps = min(run.learner.rollout_steps, SAMPLE_STEPS)
-    in_memory = resident * largest.num_bytes if resident else sum(scene.num_bytes for scene in scenes)
+    in_memory = sum(size.num_bytes for size in (slots_of(scenes, resident) if resident else scenes))
     return {
         "scenes": in_memory + (_library_bytes() if run.scenes.randomize_materials else 0),
         "simulator": _simulator(run, largest, device),

@@ -84,14 +84,14 @@ def training_scenes(config: TrainingConfig, names: Sequence[str], device: torch.
     if scenes.resident_scenes or scenes.gigabytes:
         if device.type == "cuda":
             cache_goals(config, names, device)
-        capacities = [
+        sizes = [
             scene.with_appearance(config.appearance_fields)
             for scene in map_scenes(partial(_size, goals), names, settings, appearance)
         ]
-        resident = num_resident_scenes(capacities, scenes.resident_scenes, scenes.gigabytes)
+        resident = num_resident_scenes(sizes, scenes.resident_scenes, scenes.gigabytes)
         if resident:
             load = partial(_load_with, goals, settings, appearance)
-            return SceneStream(names, load, SceneSize.largest(capacities), resident, config.seed)
+            return SceneStream(names, load, sizes, resident, config.seed)
     compilers = ("torch._dynamo", "torch._inductor.compile_fx") if config.compile else ()
     with imported_meanwhile(*compilers):
         return load_all(names, settings, appearance)

@@ -88,8 +88,7 @@ def test_every_tensor_that_stays_is_counted(resident, sensors, randomize):
     run = dataclasses.replace(of_env(sensors=sensors), scenes=scenes, policy=policy)
     capacities, cpu = map_scenes(SceneSize.of, run.scenes.names), torch.device("cpu")
     if resident:
-        room = SceneSize.largest(capacities)
-        stream = SceneStream(run.scenes.names, load_scene, room, resident)
+        stream = SceneStream(run.scenes.names, load_scene, capacities, resident)
         material_library = make_material_library() if randomize else None
         env = PointNavEnv(stream, 32, "cpu", config=run.env, material_library=material_library)
     else:

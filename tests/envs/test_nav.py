@@ -147,10 +147,10 @@ def test_training_leaves_out_scenes_without_episodes(caplog, tmp_path):
 def test_a_streamed_scene_without_episodes_is_left_out(caplog):
     """One warning names it; no agent is sent there, at the start or later; the other scenes are visited."""
     scenes = {scene.name: scene for scene in [*(floor(f"wide{k}", 8.0 + k) for k in range(4)), floor("narrow", 1.6)]}
-    capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
-    for seed in (0, 1):  # seed 1 loads it first
+    sizes = list(map(SceneSize.of, scenes.values()))
+    for seed, of_slots in ((0, sizes), (1, sizes), (0, SceneSize.largest(sizes)), (1, SceneSize.largest(sizes))):
         caplog.clear()
-        stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 2, seed)
+        stream = SceneStream(list(scenes), scenes.__getitem__, of_slots, 2, seed)
         env, visited = PointNavEnv(stream, 2, "cpu", max_steps=2, **SMALL), set()
         env.reset()
         for _ in range(30):
@@ -163,6 +163,19 @@ def test_a_streamed_scene_without_episodes_is_left_out(caplog):
         assert [r.getMessage() for r in caplog.records if "narrow" in r.getMessage()] == [
             "left out of training: scene 'narrow': " + env.task.no_episode_message
         ]
+
+
+def test_a_slot_whose_scenes_have_no_episodes_stays_empty():
+    """The group that it was for takes a spare one. Then no slot is left that a scene with episodes fits."""
+    scenes = {scene.name: scene for scene in [floor(f"wide{k}", 8.0 + 4 * k) for k in range(4)]}
+    scenes |= {scene.name: scene for scene in [floor(f"narrow{k}", 1.6) for k in range(3)]}
+    env = PointNavEnv(
+        SceneStream(list(scenes), scenes.__getitem__, list(map(SceneSize.of, scenes.values())), 3), 2, "cpu", **SMALL
+    )
+    env.reset()
+    assert all(env.bank.names[k].startswith("wide") for k in env.sim.bodies.scene.tolist())
+    with pytest.raises(NoEpisodesError, match="scenes 'narrow0', 'narrow1', 'narrow2': no episode found"):
+        env.between_rollouts()
 
 
 def test_a_stream_without_any_episodes_is_refused():

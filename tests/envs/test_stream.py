@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ import trimesh
 from batchnav.envs.nav import PointNavEnv
 from batchnav.envs.stream import SceneStream
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError, MeshError
-from batchnav.scene.bank import SceneBank
-from batchnav.scene.resident import ResidentSceneBank, SceneSize, num_resident_scenes
+from batchnav.scene import small_nodes
+from batchnav.scene.bank import BVHData, SceneBank
+from batchnav.scene.resident import ResidentSceneBank, SceneSize, num_resident_scenes, slots_of
 from batchnav.scene.scene import make_scene
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.types import TriangleMesh
@@ -41,9 +43,8 @@ def rooms():
 
 
 def make(rooms, device="cpu", load=None, resident=RESIDENT, seed=3, **options):
-    capacity = SceneSize.largest(map(SceneSize.of, rooms.values()))
     load = load or rooms.__getitem__
-    stream = SceneStream(list(rooms), load, capacity, resident, seed)
+    stream = SceneStream(list(rooms), load, list(map(SceneSize.of, rooms.values())), resident, seed)
     return PointNavEnv(stream, N, device, seed, **{**TASK, **options})
 
 
@@ -197,7 +198,7 @@ def test_a_scene_that_cannot_be_loaded_is_named(rooms):
 
 def test_invalid_numbers_of_slots_are_refused(rooms):
     small = SceneSize.of(rooms["room0"])
-    bank = ResidentSceneBank(SceneSize.largest([small]), 2)
+    bank = ResidentSceneBank([SceneSize.largest([small])] * 2)
     bank.replace(1, rooms["room0"])
     with pytest.raises(ArgumentError, match=r"'room9'.*expected at most"):
         bank.replace(0, rooms["room9"])
@@ -211,22 +212,85 @@ def test_opengl_refuses_a_stream(rooms):
         make(rooms, renderer="auto")
 
 
-def test_a_slot_holds_a_scene_as_a_packed_bank_does(rooms):
-    scene = rooms["room2"]
-    bank, packed = ResidentSceneBank(SceneSize.largest([SceneSize.of(scene)]), 1), SceneBank.pack([scene])
-    bank.replace(0, scene)
-    assert bank.names == ["room2"]
-    for found, expected in zip((*bank.bvh, *bank.navmesh), (*packed.bvh, *packed.navmesh), strict=True):
+@pytest.mark.parametrize("large", [10**6, 100])
+def test_slots_hold_scenes_as_a_packed_bank_does(rooms, large, monkeypatch):
+    """Of any sizes; where one scene is large, the nodes of all are small."""
+    monkeypatch.setattr(small_nodes, "FROM_TRIANGLES", large)
+    scenes = [rooms["room2"], rooms["room9"], rooms["room0"]]
+    bank, packed = ResidentSceneBank(list(map(SceneSize.of, scenes)), "cpu", True), SceneBank.pack(scenes, "cpu", True)
+    for k in (1, 0, 2):
+        bank.replace(k, scenes[k])
+    assert bank.names == ["room2", "room9", "room0"] and bank.first_triangle.equal(packed.first_triangle)
+    assert bank.bvh.nodes.ndim == (3 if large == 100 else 2)
+    for found, expected in zip((*bank.bvh, *bank.appearance), (*packed.bvh, *packed.appearance), strict=True):
+        assert found.numpy().tobytes() == expected.numpy().tobytes()
+    first, alone = bank.navmesh, SceneBank.pack(scenes[:1]).navmesh
+    for found, expected in zip(first, alone, strict=True):
         assert found[: len(expected)].numpy().tobytes() == expected.numpy().tobytes()  # bytes: some integers are NaNs
+
+
+def test_slots_have_the_sizes_of_the_scenes(rooms):
+    """64 of 800 with sizes from 0.5 to 3 million: the memory of 64 scenes of mean size, and few slots for the large ones."""
+    one = SceneSize.of(rooms["room0"]).with_appearance(())
+    triangles = np.random.default_rng(0).integers(500_000, 3_000_000, 800).tolist()
+    sizes = [one._replace(bvh=BVHData(n // 3, n, n, 1), large=True) for n in triangles]
+    mean = sum(size.num_bytes for size in sizes) / 800
+    slots = slots_of(sizes, 64)
+    assert mean < sum(slot.num_bytes for slot in slots) / 64 < 1.02 * mean < 0.62 * SceneSize.largest(sizes).num_bytes
+    for k, number in enumerate(sorted(triangles, reverse=True)):
+        assert slots[k * 64 // 800].bvh.triangles >= number
+
+
+@pytest.mark.parametrize("resident", [4, 7])
+def test_every_scene_is_loaded_equally_often(rooms, resident):
+    """Whatever its size, in any slot: with slots of several sizes, and with slots that hold any scene."""
+    sizes = list(map(SceneSize.of, rooms.values()))
+    for of_slots in (sizes, SceneSize.largest(sizes)):
+        loads = []
+        load = lambda name, loads=loads: loads.append(name) or rooms[name]  # noqa: E731
+        stream = SceneStream(list(rooms), load, of_slots, resident, 3)
+        env = PointNavEnv(stream, N, "cpu", 3, **{**TASK, "height": 1, "width": 1, "max_steps": 1})
+        env.reset()
+        memory = [tensor.data_ptr() for tensor in (*env.bank.bvh, *env.bank.navmesh)]
+        for _ in range(12 * ROOMS):
+            env.between_rollouts()
+            env.step(torch.full((N,), 2))
+        for _, ahead in env.stream._loads:
+            ahead.result()
+        counts = [loads.count(name) for name in rooms]
+        assert max(counts) - min(counts) <= 3 and min(counts) >= 10
+        assert memory == [tensor.data_ptr() for tensor in (*env.bank.bvh, *env.bank.navmesh)]
+        env.close()
+
+
+def test_states_of_other_slots_are_refused(rooms):
+    env = make(rooms)
+    env.reset()
+    saved = env.state_dict()
+    slots, large = env.stream._places, list(rooms).index("room11")
+    smallest = max(range(RESIDENT), key=lambda slot: slots[slot][0])
+    in_slot = saved["stream_in_slot"].clone()
+    in_slot[smallest] = large
+    for name, value, message in (
+        ("in_slot", in_slot, f"found scene 'room11' in slot {smallest}, expected one that fits"),
+        ("leaving", saved["stream_loads"], "expected each slot at most once"),
+        ("turn", torch.tensor([9]), "stream_turn"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            env.load_state_dict({**saved, f"stream_{name}": value})
+    env.close()
 
 
 def test_as_many_slots_as_fit_the_budget(rooms):
     capacities = [SceneSize.of(scene) for scene in rooms.values()]
-    total, slot = sum(c.num_bytes for c in capacities), SceneSize.largest(capacities).num_bytes
+    total, two, three = (
+        sum(c.num_bytes for c in some) for some in (capacities, *map(partial(slots_of, capacities), (2, 3)))
+    )
     assert num_resident_scenes(capacities, 0, 0.0) == num_resident_scenes(capacities, 0, 1.001e-9 * total) == 0
     assert num_resident_scenes(capacities, RESIDENT, 0.0) == RESIDENT
     assert num_resident_scenes(capacities, ROOMS, 0.0) == 0  # all stay
     for wanted in (0, RESIDENT):
-        assert num_resident_scenes(capacities, wanted, 2.5e-9 * slot) == 2
+        assert num_resident_scenes(capacities, wanted, 1.001e-9 * two) == 2
+        assert num_resident_scenes(capacities, wanted, 1.001e-9 * three) == 3
     with pytest.raises(ConfigError, match=r"gigabytes: found .*, expected at least"):
-        num_resident_scenes(capacities, 0, 1.5e-9 * slot)
+        num_resident_scenes(capacities, 0, 0.999e-9 * two)

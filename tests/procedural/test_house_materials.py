@@ -245,7 +245,7 @@ def test_states_load_with_and_without_a_material_library(houses, library):
 def test_streamed_scenes_are_randomised(houses, library, room, device):
     scenes = {scene.name: scene for scene in (*houses, room, houses[0]._replace(name="again"))}
     capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
-    bank = ResidentSceneBank(capacity, 2, device, COLOR_FIELDS, library)
+    bank = ResidentSceneBank([capacity] * 2, device, COLOR_FIELDS, library)
     for slot, scene in enumerate((room, houses[1])):
         bank.replace(slot, scene)
     materials, finish = sampled_materials(bank, count=4)
@@ -279,7 +279,7 @@ class Allocations(TorchDispatchMode):
 def test_resident_scenes_allocate_their_textures_once(houses, library):
     capacity = SceneSize.largest(map(SceneSize.of, houses))
     with Allocations() as noted:
-        bank = ResidentSceneBank(capacity, 8, "cpu", COLOR_FIELDS, library)
+        bank = ResidentSceneBank([capacity] * 8, "cpu", COLOR_FIELDS, library)
     texels = bank.appearance.texels.nbytes
     slots = 8 * capacity.appearance.texels * bank.appearance.texels.element_size()
     assert slots > texels / 2

@@ -124,7 +124,7 @@ def test_a_bank_without_appearance_is_refused():
 
 def test_a_slot_renders_as_its_scene(device):
     scenes = [load_scene("house:3"), load_scene("house:4")]
-    bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, appearance=True)
+    bank = ResidentSceneBank([SceneSize.largest(map(SceneSize.of, scenes))] * 3, device, appearance=True)
     camera, headings = CameraConfig(16, 16), np.linspace(-3, 3, 6)
     for slot, scene in ((1, scenes[0]), (2, scenes[1]), (1, scenes[1])):  # the last scene is loaded into a slot
         bank.replace(slot, scene)

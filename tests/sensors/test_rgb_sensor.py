@@ -309,7 +309,7 @@ def test_a_slot_renders_as_its_scene(device):
     color = RANDOM.integers(0, 256, (12, 3, 4), np.uint8)
     other = in_blocks(surface(minify="linear")._replace(color=color))[0]
     scenes = [painted(in_blocks(surface())[0]), painted(other), room_scene()]
-    bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, scenes)), 3, device, COLOR_FIELDS)
+    bank = ResidentSceneBank([SceneSize.largest(map(SceneSize.of, scenes))] * 3, device, COLOR_FIELDS)
     camera = CameraConfig(16, 16)
     for slot, scene in ((1, scenes[0]), (2, scenes[1]), (0, scenes[2]), (1, scenes[1]), (2, scenes[0])):
         bank.replace(slot, scene)

@@ -111,7 +111,9 @@ def test_scenes_of_a_bank_share_one_list_of_names(device):
 
 def test_slots_share_one_list_that_grows(device):
     first, second = named_room(), named_room(("", "sofa", "floor", "wall", "ceiling"))
-    bank = ResidentSceneBank(SceneSize.largest(map(SceneSize.of, (first, second))), 2, device, appearance=("category",))
+    bank = ResidentSceneBank(
+        [SceneSize.largest(map(SceneSize.of, (first, second)))] * 2, device, appearance=("category",)
+    )
     bank.replace(0, first)
     assert bank.categories == ("", "wall", "floor", "ceiling")
     bank.replace(1, second)

@@ -238,7 +238,7 @@ def test_scenes_of_both_kinds_and_scenes_that_are_replaced(tmp_path):
     env.reset(seed=0)
     fields = env.bank.appearance_fields
     size = SceneSize.largest([SceneSize.of(scene), SceneSize.of(plain)])
-    resident = ResidentSceneBank(size, 2, "cpu", fields)
+    resident = ResidentSceneBank([size] * 2, "cpu", fields)
     for row, each in enumerate((scene, plain)):
         resident.replace(row, each)
     assert resident.categories == env.bank.categories
