@@ -145,7 +145,9 @@ class ScansOptions:
     policy: str = "paper"
     """Policy that is trained, as in `batchnav bench train`."""
     objects: int = bounded(100, 1, 100_000)
-    """Number of objects whose view points are searched."""
+    """Number of objects of a scan whose view points are searched."""
+    houses: int = bounded(0, 0, 100_000)
+    """Number of procedural houses in which the view points of all objects are searched too."""
     seconds: float = bounded(0.5, 1e-3, 86_400.0)
     """Duration of a repeat of steps, seconds."""
     repeats: int = bounded(7, 1, 100_000)

@@ -1,6 +1,6 @@
 """Scans of real size: loading, disk, device memory, frames per second, training and view points.
 
-    batchnav bench scans --count 6 --triangles 1.4e6 --textures 4x4096
+    batchnav bench scans --count 6 --triangles 1.4e6 --textures 4x4096 --houses 1024
     batchnav bench scans --count 6 --stream 64/800 --updates 60
     batchnav bench scans --device cpu --count 1 --triangles 2e4 --textures 1x256
 
@@ -30,7 +30,7 @@ from batchnav.bench.options import EnvOptions, TrainOptions
 from batchnav.bench.options import ScansOptions as Options
 from batchnav.data.goals.rules import labels_named, rules_named
 from batchnav.data.goals.view_points import search_goals
-from batchnav.data.scenes.load import load_scene
+from batchnav.data.scenes.load import load_all, load_scene
 from batchnav.data.scenes.prepared import save_prepared
 from batchnav.envs.config import NavConfig
 from batchnav.envs.nav import NavEnv, PointNavEnv
@@ -49,6 +49,16 @@ MINUTE = 60_000_000_000
 """Nanoseconds."""
 RULES, LABELS = "hm3d_v2", "procedural"
 """Rules for view points, and the categories of goals."""
+AIMS = {
+    "load a mesh file, first time": 4, "load a mesh file, second time": 0.5, "prepared / mesh file": 3,
+    "device memory: depth": 100, "device memory: rgb+depth": 180,
+    "step: depth 64x64": 1_800_000, "step: depth 128x128": 600_000, "step: rgb+depth 64x64": 1_500_000,
+    "step: rgb+depth 128x128": 500_000, "step: depth+waypoint 64x64": 800_000, "train: depth 64x64": 420_000,
+    "make an environment: depth 64x64": 5, "make an environment: rgb+depth 64x64": 5,
+    "view points of 100 objects": 5, "view points of 1024 houses": 60,
+    "train: streamed / scans that stay": 0.95,
+}  # fmt: skip
+"""What the default options should reach on one H200 with 16 cores, in the units of the rows."""
 
 
 def main(options: Options) -> list[dict]:
@@ -68,6 +78,9 @@ def main(options: Options) -> list[dict]:
         rows += _measure_environments(scenes, options, params)
         rows += _measure_training(scenes, options, params)
         rows += _measure_goals(scenes[0], options, params)
+    if resolve_device(options.device).type == "cuda":
+        for found in rows:
+            found["params"]["aim"] = AIMS.get(found["params"]["what"])
     record("scans", rows, append=options.record)
     return rows
 
@@ -209,7 +222,7 @@ def _measure_streaming(files: Sequence[Path], resident: int, total: int, options
 
 
 def _measure_goals(scene: Scene, options: Options, params: dict) -> list[dict]:
-    """Seconds to find the view points of a scan's first objects."""
+    """Seconds to find the view points of a scan's first objects, and of the objects of houses."""
     device, rules, labels = resolve_device(options.device), rules_named(RULES), labels_named(LABELS)
 
     def search(objects: int) -> int:
@@ -221,8 +234,15 @@ def _measure_goals(scene: Scene, options: Options, params: dict) -> list[dict]:
         return len(next(search_goals([some], rules.view_points, labels, device)))
 
     search(1)  # compiles
-    seconds = timed(lambda: search(options.objects))
-    return [row("scans", "seconds", seconds, {"what": f"view points of {options.objects} objects", **params}, device)]
+    seconds = {f"{options.objects} objects": timed(lambda: search(options.objects))}
+    if options.houses:
+        houses = load_all([f"house:{seed}" for seed in range(options.houses)])
+        every = functools.partial(search_goals, houses, rules.view_points, labels, device)
+        seconds[f"{options.houses} houses"] = timed(lambda: list(every()))
+    return [
+        row("scans", "seconds", value, {"what": f"view points of {what}", **params}, device)
+        for what, value in seconds.items()
+    ]
 
 
 def _num_envs(options: Options) -> int:

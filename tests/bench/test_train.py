@@ -132,13 +132,14 @@ def test_frames_per_second_of_an_environment(capsys):
 def test_scans_of_real_size(capsys):
     """Every figure is there for a small scan."""
     options = ScansOptions(
-        1, 2e4, "1x256", "cpu", 4, ("depth", "rgb+depth"), (16,), "tiny", 1, seconds=0.01, repeats=1, updates=1
+        1, 2e4, "1x256", "cpu", 4, ("depth", "rgb+depth"), (16,), "tiny", 1, 1, seconds=0.01, repeats=1, updates=1
     )
     rows = main_scans(options)
     found = {row["params"]["what"]: row["value"] for row in rows}
     assert set(found) == {
         "load a mesh file, first time", "load a mesh file, second time", "mesh file", "prepared scene",
         "prepared / mesh file", "train: depth 16x16", "view points of 1 objects",
+        "view points of 1 houses",
         *(f"device memory: {kind}" for kind in options.sensors),
         *(f"{what}: {kind} 16x16" for what in ("make an environment", "step") for kind in options.sensors),
     }  # fmt: skip

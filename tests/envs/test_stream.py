@@ -217,7 +217,8 @@ def test_slots_hold_scenes_as_a_packed_bank_does(rooms, large, monkeypatch):
     """Of any sizes; where one scene is large, the nodes of all are small."""
     monkeypatch.setattr(small_nodes, "FROM_TRIANGLES", large)
     scenes = [rooms["room2"], rooms["room9"], rooms["room0"]]
-    bank, packed = ResidentSceneBank(list(map(SceneSize.of, scenes)), "cpu", True), SceneBank.pack(scenes, "cpu", True)
+    bank = ResidentSceneBank(list(map(SceneSize.of, scenes)), "cpu", ("normal", "object_id"))
+    packed = SceneBank.pack(scenes, "cpu", ("normal", "object_id"))
     for k in (1, 0, 2):
         bank.replace(k, scenes[k])
     assert bank.names == ["room2", "room9", "room0"] and bank.first_triangle.equal(packed.first_triangle)
@@ -230,7 +231,7 @@ def test_slots_hold_scenes_as_a_packed_bank_does(rooms, large, monkeypatch):
 
 
 def test_slots_have_the_sizes_of_the_scenes(rooms):
-    """64 of 800 with sizes from 0.5 to 3 million: the memory of 64 scenes of mean size, and few slots for the large ones."""
+    """64 of 800 with 0.5 to 3 million triangles take the memory of 64 scenes of mean size, and all fit their slots."""
     one = SceneSize.of(rooms["room0"]).with_appearance(())
     triangles = np.random.default_rng(0).integers(500_000, 3_000_000, 800).tolist()
     sizes = [one._replace(bvh=BVHData(n // 3, n, n, 1), large=True) for n in triangles]
