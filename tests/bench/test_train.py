@@ -8,6 +8,7 @@ import torch
 from networks import policy_config
 from worlds import write_floor
 
+from batchnav.bench import scans
 from batchnav.bench import train as speed_train
 from batchnav.bench.env import main as main_env
 from batchnav.bench.make_scans import cut_edges, scan_of
@@ -16,6 +17,7 @@ from batchnav.bench.render import Options, main
 from batchnav.bench.scans import main as main_scans
 from batchnav.bench.sim import Options as SimOptions
 from batchnav.bench.sim import main as main_sim
+from batchnav.data.scenes.load import load_scenes
 from batchnav.errors import ArgumentError, DivergenceError
 from batchnav.procedural import make_house
 from batchnav.runtime.distributed import Ranks
@@ -129,8 +131,16 @@ def test_frames_per_second_of_an_environment(capsys):
     assert "frames/s" in printed
 
 
-def test_scans_of_real_size(capsys):
-    """Every figure is there for a small scan."""
+def test_scans_of_real_size(capsys, monkeypatch):
+    """Every figure is there for a small scan, and for a house with one object."""
+
+    def houses(names):
+        (house,) = load_scenes(names)
+        surface, ids = house.mesh.surface, house.mesh.surface.object_id
+        surface = surface._replace(object_id=np.where(ids == ids.max(), ids, 0).astype(np.int32))
+        return [house._replace(mesh=house.mesh._replace(surface=surface))]
+
+    monkeypatch.setattr(scans, "load_all", houses)
     options = ScansOptions(
         1, 2e4, "1x256", "cpu", 4, ("depth", "rgb+depth"), (16,), "tiny", 1, 1, seconds=0.01, repeats=1, updates=1
     )
