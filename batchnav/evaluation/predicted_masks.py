@@ -15,7 +15,7 @@ import torch
 
 from batchnav.data.goals import kind_of
 from batchnav.envs.config import NavConfig
-from batchnav.envs.observations import image_sources
+from batchnav.envs.observations import image_sources, needed_appearance
 from batchnav.evaluation.play import Images
 from batchnav.evaluation.trajectories import POSES_AT_ONCE, PoseCameras, Trajectory, images_along
 from batchnav.observation import ObservationSource
@@ -129,10 +129,10 @@ class _Predictor(NamedTuple):
 
 
 def _detects(config: NavConfig) -> _Predictor | None:
-    """The masks of the main camera's detector; None without one."""
-    if not config.goal_mask.detector:
-        return None
+    """The masks of the main camera's detector; None without one, and where no sensor reads its images."""
     sensor = GoalMaskSensor(config.camera, config.goal_mask).of_camera(MAIN)
+    if not config.goal_mask.detector or not sensor.requires.appearance <= needed_appearance(config):
+        return None
     name, least = sensor.spec.name, _LIKELY * GOAL
     return _Predictor({name: sensor}, lambda images, number: images[name].values >= least)
 

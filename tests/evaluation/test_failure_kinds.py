@@ -305,4 +305,5 @@ def test_masks_of_a_detector_are_compared_with_true_ones(monkeypatch):
     masks = predicted_masks(bank, config, None, episodes, np.zeros(3, np.int32), walked)
     assert masks.in_view.tolist() == [1, 1, 0] and masks.predicted.tolist() == [0, 2, 1]
     assert masks.hits.tolist() == [0, 1, 0] and masks.pixels.tolist() == [0, 32 * 16, 0]
-    assert predicted_masks(bank, CONFIG, None, episodes, np.zeros(3, np.int32), walked) is None
+    for other in (CONFIG, replace(config, sensors=())):
+        assert predicted_masks(bank, other, None, episodes, np.zeros(3, np.int32), walked) is None
