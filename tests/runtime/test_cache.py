@@ -1,6 +1,7 @@
 """Cache folder: private to the user, since machine code is loaded from it; versions of sources."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -137,8 +138,15 @@ def test_a_shared_cache_that_others_can_write_is_rejected(folder, shared, mode):
 
 @pytest.mark.slow
 def test_two_users_share_kernels_and_houses(tmp_path, monkeypatch):
-    """The second one compiles and generates nothing that the first has, and leaves the shared cache as it is."""
+    """The second one compiles and generates nothing that the first has, and leaves the shared cache as it is.
+
+    The first compiles the kernels of the BVH, and others that this machine's cache does not have.
+    """
     shared, own = tmp_path / "shared", tmp_path / "own"
+    for compiled in (cache.cache_folder() / "kernels").glob("batchnav.*"):
+        if not compiled.name.startswith("batchnav.scene.bvh-"):
+            ignored = shutil.ignore_patterns("*.lock", "*.tmp.*")
+            shutil.copytree(compiled, shared / "kernels" / compiled.name, ignore=ignored)
     run = [sys.executable, "-c", "import batchnav, sys; [batchnav.load_scene(name) for name in sys.argv[1:]]"]
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     env.pop("BATCHNAV_SHARED_CACHE", None)
