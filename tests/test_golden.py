@@ -94,6 +94,7 @@ RUNS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_seeded_run_is_as_it_was(name):
     found = RUNS[name]()

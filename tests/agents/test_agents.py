@@ -346,6 +346,7 @@ def test_agents_on_a_slope_stop_where_success_counts(agent, ramp):
     assert found["success"].all() and (found["distance_to_goal"] < 0.1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["orca", "wait_and_go", "predictive"])
 def test_agents_among_people_on_a_slope_stop_where_success_counts(agent, ramp):
     """The agents start one step and 0.195 m in the plane before their goals; people may stand in the way."""

@@ -76,6 +76,7 @@ CAMERAS = (
 """Sizes and intrinsics."""
 
 
+@pytest.mark.slow
 def test_embree_sees_fine_meshes_of_the_bodies_at_the_same_depth(device, embree):
     n, scene = 12, room((8, 3, 8))
     bodies, poses = crowd(n, 5, seed=1), looks(n, seed=2)

@@ -119,6 +119,7 @@ for _ in range(3):
 """Starts ranks three times, as a notebook may; the first start fails, since there is no such network interface."""
 
 
+@pytest.mark.slow
 def test_ranks_start_again_after_a_failed_start():
     done = subprocess.run([sys.executable, "-c", AGAIN], stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert done.stdout.splitlines() == ["rank 0", "[0, 1]", "[0, 1]"] and done.returncode == 0

@@ -35,6 +35,7 @@ def run(env, actions):
     return rewards, metrics, (bool(terminated[0]), bool(truncated[0]))
 
 
+@pytest.mark.slow
 def test_an_agent_that_stands_and_looks_at_a_person_follows(room):
     rewards, metrics, ended = run(make(room, (3.0, 3.0), (3.0, 4.5), max_steps=5), [STOP] * 5)
     assert rewards == pytest.approx([3.0] * 5, abs=1e-3)  # 2 for the distance, and 1 for the direction

@@ -61,6 +61,7 @@ def run(env, actions):
     return info["episode"], bool(terminated[0]), bool(truncated[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_subtasks_are_measured_from_where_the_one_before_ended(device):
     """From 5 m: the chair is 2 m to the west, the bed 6 m to the east of the chair. The second way has 2 m too much."""

@@ -37,6 +37,7 @@ WORLDS = {"people": {"people": (1, 3)}, "robots": {"people": (1, 3), "agents_per
 """Worlds in which kernels of a step have further arguments, and kernels of their own."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "control"),
     [

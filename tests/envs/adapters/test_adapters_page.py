@@ -39,6 +39,7 @@ def mean_return(act):
     return float(total.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("heading", "library"),
     [("Stable-Baselines3", "stable_baselines3"), ("skrl", "skrl"), ("rsl_rl", "rsl_rl"), ("TorchRL", "torchrl")],
