@@ -92,15 +92,15 @@ def training_scenes(config: TrainingConfig, names: Sequence[str], device: torch.
         if resident:
             load = partial(_load_with, goals, settings, appearance)
             return SceneStream(names, load, sizes, resident, config.seed)
-    compilers = ("torch._dynamo", "torch._inductor.compile_fx") if config.compile else ()
-    with imported_meanwhile(*compilers):
+    compiler = "torch._inductor.compile_fx" if config.compile else "torch._dynamo"  # optimisers import the latter
+    with imported_meanwhile(compiler):
         return load_all(names, settings, appearance)
 
 
 @contextlib.contextmanager
-def imported_meanwhile(*modules: str) -> Iterator[None]:
-    """Context beside which a thread imports modules: while other processes make scenes, this one has time."""
-    thread = threading.Thread(target=lambda: [*map(importlib.import_module, modules)])
+def imported_meanwhile(module: str) -> Iterator[None]:
+    """Context beside which a thread imports a module: while other processes make scenes, this one has time."""
+    thread = threading.Thread(target=importlib.import_module, args=[module])
     thread.start()
     try:
         yield
