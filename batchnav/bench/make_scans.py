@@ -17,7 +17,7 @@ from batchnav.export.glb import save_glb
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.procedural import make_house
 from batchnav.runtime.cache import keep_newest, versioned_cache_folder
-from batchnav.runtime.workers import in_parallel
+from batchnav.runtime.parallel import in_parallel
 from batchnav.types import Material, Surface, Texture, TriangleMesh
 
 MOST_BYTES = 4_000_000_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
@@ -43,10 +42,6 @@ COMMON = {
 stand here since the configuration's modules take seconds to import."""
 ALL_OPTIONS = "--help-all"
 """Option that lists the fields of the configuration too, which imports PyTorch."""
-
-
-SPARE_CORES = 4
-"""Number of cores from which the process that makes scenes starts before it is known whether there are new ones."""
 
 
 @dataclass(frozen=True)
@@ -251,10 +246,6 @@ def command(arguments: Sequence[str]) -> None:
         for name in filter(None, _given(arguments, "--config")):
             find_config(name)  # raises for an unknown name, before imports that take seconds
         with collection_paused():
-            if (os.cpu_count() or 1) >= SPARE_CORES and "WORLD_SIZE" not in os.environ:
-                from batchnav.runtime.workers import start_early  # imports numba
-
-                start_early("batchnav.data.scenes.load")  # beside the imports of this process
             from batchnav.training import start  # imports PyTorch, which `--help` does not need
 
         start.start(["--help" if word == ALL_OPTIONS else word for word in arguments])

@@ -34,7 +34,7 @@ from batchnav.procedural import ScanDefects, degrade
 from batchnav.report.results import STYLE
 from batchnav.runtime.bundled import EPISODES
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.workers import SCENES_PER_WORKER, in_parallel
+from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.scene.scene import make_scene
 from batchnav.training.config import TrainingConfig
 from batchnav.training.folder import RunFolder

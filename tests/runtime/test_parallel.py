@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from batchnav.errors import BatchnavError
-from batchnav.runtime import workers
-from batchnav.runtime.workers import in_parallel
+from batchnav.runtime import parallel
+from batchnav.runtime.parallel import in_parallel
 
 
 def _few(n):
@@ -27,7 +27,7 @@ def _half(n):
 
 @pytest.fixture
 def two_processes(monkeypatch):
-    monkeypatch.setattr(workers, "num_threads", lambda: 2)
+    monkeypatch.setattr(parallel, "num_threads", lambda: 2)
 
 
 def test_results_come_in_order_and_hold_no_file_open(two_processes):
@@ -39,11 +39,6 @@ def test_results_come_in_order_and_hold_no_file_open(two_processes):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert [few[9][1].item() for few in results] == list(range(9, 109))
-
-
-def test_the_process_that_forks_may_start_before_its_work_is_known(two_processes):
-    workers.start_early("batchnav.runtime.parallel")
-    assert list(in_parallel(_half, range(1, 100), "halves")) == [1 / n for n in range(1, 100)]
 
 
 def test_an_error_in_a_process_is_raised_here(two_processes):
@@ -86,7 +81,7 @@ def test_a_killed_process_is_named(two_processes):
 
 
 SCRIPT = """
-from batchnav.runtime.workers import in_parallel
+from batchnav.runtime.parallel import in_parallel
 def square(n):
     return n * n
 print("begins")
@@ -113,14 +108,14 @@ def test_a_daemonic_process_works_by_itself(two_processes, monkeypatch):
 
 STARTS = """
 import os, signal, sys
-if "workers.serve" in "".join(sys.orig_argv):
+if "popen_loky" in "".join(sys.orig_argv):
     with open(os.environ["STARTS"], "a") as file:
         print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []), file=file)
 """
-"""Code that Python runs when it starts: writes whether SIGINT is blocked in the process that forks."""
+"""Code that Python runs when it starts: writes whether SIGINT is blocked in a new worker."""
 INTERRUPTED = """
 import os, signal, time
-from batchnav.runtime.workers import in_parallel
+from batchnav.runtime.parallel import in_parallel
 def wait(n):
     time.sleep(0.01)
     return os.getpid(), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -43,7 +43,7 @@ from batchnav.errors import ArgumentError, EpisodeError, MeshError, shortened
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console import number_of
 from batchnav.runtime.files import as_path
-from batchnav.runtime.workers import SCENES_PER_WORKER, in_parallel
+from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.scene.formats import unsupported_format
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES

@@ -41,7 +41,7 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import FAMILIES
 from batchnav.runtime.files import as_path
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
-from batchnav.runtime.workers import SCENES_PER_WORKER, in_parallel
+from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.scene.axes import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES as MESH_SUFFIXES

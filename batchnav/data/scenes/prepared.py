@@ -58,7 +58,7 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.console import number_of
 from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
 from batchnav.runtime.kernels.decorators import cpu_function
-from batchnav.runtime.workers import in_parallel
+from batchnav.runtime.parallel import in_parallel
 from batchnav.scene import bvh
 from batchnav.scene.axes import recentred, used_vertices
 from batchnav.scene.bvh import BVH, pack_tree, unpack_tree

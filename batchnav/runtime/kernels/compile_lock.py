@@ -74,11 +74,20 @@ POLL_SECONDS = 0.02
 
 
 def compiled_once(dispatcher: Any) -> Any:
-    """Wrap a cached numba function so that one process at a time compiles it or loads it from disk."""
+    """Wrap a cached numba function so that one process at a time compiles it; all may load it from disk at a time."""
     function, compile_it = dispatcher.py_func, dispatcher.compile
-    save = dispatcher._cache.save_overload
+    load, save = dispatcher._cache.load_overload, dispatcher._cache.save_overload
     path = versioned_cache_folder("kernels", function.__module__) / f"{function.__qualname__}{LOCK}"
-    held = False
+    turn, held = contextlib.ExitStack(), False
+
+    def load_or_take_turn(signature, context):
+        nonlocal held
+        found = load(signature, context)
+        if found is None and not held:  # not within a recursive function
+            turn.enter_context(_turn(path, name_of(function)))
+            held = True
+            found = load(signature, context)  # another process may have compiled it
+        return found
 
     def save_if_possible(signature, compiled):
         try:
@@ -91,14 +100,14 @@ def compiled_once(dispatcher: Any) -> Any:
         with global_compiler_lock:  # taken first, so that the threads of this process lock in one order
             if held:  # recursive function
                 return compile_it(signature)
-            with _turn(path, name_of(function)):
-                held = True
-                try:
-                    return compile_it(signature)
-                finally:
-                    held = False
+            try:
+                return compile_it(signature)
+            finally:
+                turn.close()
+                held = False
 
-    dispatcher.compile, dispatcher._cache.save_overload = compile_in_turn, save_if_possible
+    dispatcher.compile = compile_in_turn
+    dispatcher._cache.load_overload, dispatcher._cache.save_overload = load_or_take_turn, save_if_possible
     return dispatcher
 
 

@@ -28,7 +28,7 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import FAMILIES, make_house
 from batchnav.runtime import console
-from batchnav.runtime.workers import in_parallel
+from batchnav.runtime.parallel import in_parallel
 from batchnav.scene.mesh import load_mesh
 from batchnav.scene.scene import check_body
 

@@ -66,8 +66,10 @@ def test_a_process_waits_for_the_compiling_process_and_announces_it(start, tmp_p
     first = start().communicate(timeout=900)
     assert first[0] == "10 1 0\n", first
     (lock,) = (tmp_path / "cache").rglob("total.lock")
+    (index,) = (tmp_path / "cache").rglob("*total*.nbi")
     with open(lock) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        index.rename(tmp_path / "index")  # not compiled yet
         second = start()
         line = ""
         while "waiting for" not in line:
@@ -75,6 +77,7 @@ def test_a_process_waits_for_the_compiling_process_and_announces_it(start, tmp_p
             assert line, "found no line, expected one that says what is waited for"
         assert line == "waiting for another process to compile kernel_of_test.total\n"
         assert second.poll() is None
+        (tmp_path / "index").rename(index)
     assert second.communicate(timeout=900)[0] == "10 0 1\n"
 
 
