@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numba
 from numba import cuda, types
 from numba.core.caching import IndexDataCacheFile
@@ -73,14 +75,32 @@ inlined passes seven words per array; with reference counting it is 10 times slo
 
 
 class _Index(IndexDataCacheFile):
-    """List of a kernel's compiled forms, which names the types of their arguments, such as records of a user's task."""
+    """List of a kernel's compiled forms, which names the types of their arguments, such as records of a user's task.
+
+    Each form is pickled by itself. One whose types cannot be imported in this process keeps its place in the list.
+    """
 
     def _load_index(self):
-        """The list; empty where a type's module cannot be imported here. The kernel is then compiled again."""
+        """File names by form, or by the form's pickled bytes where its types cannot be imported here."""
         try:
-            return super()._load_index()
-        except (ImportError, AttributeError):
+            with open(self._index_path, "rb") as file:
+                version, forms = pickle.load(file)
+        except FileNotFoundError:
             return {}
+        return dict(map(_unpacked, forms)) if version == self._version else {}
+
+    def _save_index(self, overloads):
+        forms = [(form if isinstance(form, bytes) else self._dump(form), name) for form, name in overloads.items()]
+        with self._open_for_write(self._index_path) as file:
+            pickle.dump((self._version, forms), file, protocol=-1)
+
+
+def _unpacked(entry):
+    packed, name = entry
+    try:
+        return pickle.loads(packed), name
+    except (ImportError, AttributeError):
+        return packed, name
 
 
 def _kept_on_disk(decorate, function):

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import numba
@@ -15,7 +16,7 @@ import pytest
 
 import batchnav
 from batchnav.runtime.kernels import compile_lock as once
-from batchnav.runtime.kernels.decorators import cpu_function
+from batchnav.runtime.kernels.decorators import _Index, cpu_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 PACKAGE = Path(batchnav.__file__).parent
@@ -100,6 +101,22 @@ def test_another_installation_of_the_same_sources_finds_the_machine_code(tmp_pat
             [sys.executable, "-c", INSTALLED], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900
         )
         assert done.stdout.split() == [str(folder / "batchnav" / "__init__.py"), str(hits)], done.stderr
+
+
+def test_types_of_other_programs_keep_their_machine_code(tmp_path, monkeypatch):
+    """A process that cannot import the types of some forms finds and adds the others."""
+    index = _Index(str(tmp_path), "kernel", source_stamp=None)
+    other = types.ModuleType("other_program")
+    exec("from typing import NamedTuple\nclass Own(NamedTuple):\n    value: float", vars(other))
+    monkeypatch.setitem(sys.modules, other.__name__, other)
+    own = numba.typeof(other.Own(1.0))
+    index.save(own, "of another program")
+    monkeypatch.delitem(sys.modules, other.__name__)
+    for form in (numba.int64, numba.float32):
+        index.save(form, f"of {form}")
+        assert index.load(form) == f"of {form}"
+    monkeypatch.setitem(sys.modules, other.__name__, other)
+    assert [index.load(form) for form in (own, numba.int64)] == ["of another program", "of int64"]
 
 
 @cpu_function
