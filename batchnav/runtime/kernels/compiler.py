@@ -7,13 +7,18 @@ apart from its callees, until the kernel links all of them once.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from numba.core import event as events
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeParforLowering
+from numba.core.imputils import user_function
+from numba.core.lowering import Lower
+from numba.core.typed_passes import NativeLowering, NativeParforLowering
 
 from batchnav.runtime import garbage_collection as collector
 
@@ -48,6 +53,73 @@ def needed(library: JITCodeLibrary) -> list[JITCodeLibrary]:
     return [library, *library._linking_libraries] if isinstance(library, _Part) else [library]
 
 
+class _WholeArguments:
+    """Arguments of a part: each is one LLVM value. numba passes every word of an array or NamedTuple by itself, and
+    most instructions of a kernel then take them apart and put them together at calls."""
+
+    def __init__(self, kinds: Any, types: Sequence[Any]) -> None:
+        self.argument_types = tuple(kinds[each].get_value_type() for each in types)
+
+    def as_arguments(self, builder: Any, values: Sequence[Any]) -> Sequence[Any]:
+        """LLVM arguments of a call with these values."""
+        return values
+
+    def from_arguments(self, builder: Any, arguments: Sequence[Any]) -> Sequence[Any]:
+        """Values of a function's LLVM arguments."""
+        return arguments
+
+    def assign_names(self, arguments: Sequence[Any], names: Sequence[str]) -> None:
+        """Name a function's LLVM arguments."""
+        for argument, name in zip(arguments, names, strict=True):
+            argument.name = name
+
+
+def _passing_whole(context: Any) -> Any:
+    """The context with the calling convention of parts."""
+    return context.subtarget(get_arg_packer=partial(_WholeArguments, context.data_model_manager))
+
+
+class _PartLower(Lower):
+    """Lowering of a part to LLVM IR."""
+
+    def init(self) -> None:
+        """Keep the context that declares, enters and leaves the part."""
+        super().init()
+        self._passing_whole = _passing_whole(self.context)
+
+    @property
+    def call_conv(self) -> Any:
+        """Convention by which the part takes its arguments."""
+        return self._passing_whole.call_conv
+
+    def setup_function(self, function: Any) -> None:
+        """Declare the part."""
+        with self._as_part():
+            super().setup_function(function)
+
+    def _lower_call_RecursiveCall(self, *call: Any) -> Any:
+        with self._as_part():
+            return super()._lower_call_RecursiveCall(*call)
+
+    @contextlib.contextmanager
+    def _as_part(self) -> Iterator[None]:
+        context, self.context = self.context, self._passing_whole
+        yield
+        self.context = context
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _PartLowering(NativeLowering):
+    """Lowering of a part."""
+
+    _name = "batchnav_part_lowering"
+
+    @property
+    def lowering_class(self) -> type:
+        """The class that lowers."""
+        return _PartLower
+
+
 class PartCompiler(Compiler):
     """Compiler of functions that only compiled code calls."""
 
@@ -60,8 +132,18 @@ class PartCompiler(Compiler):
         """Compile and register the function for its callers under a placeholder entry point."""
         name = lambda: None  # noqa: E731
         result = super().compile_extra(function)._replace(entry_point=name)
-        self.state.targetctx.insert_user_function(name, result.fndesc, needed(result.library))
+        call = user_function(result.fndesc, needed(result.library))
+
+        def call_part(context, *rest):
+            return call(_passing_whole(context), *rest)
+
+        call_part.libs = call.libs
+        self.state.targetctx.insert_func_defn([(call_part, name, call.signature)])
         return result
+
+    def define_pipelines(self) -> list:
+        """numba's default passes with another lowering."""
+        return [_passes_with(self.state, NativeLowering, _PartLowering)]
 
 
 class LoopCompiler(Compiler):
@@ -69,11 +151,14 @@ class LoopCompiler(Compiler):
 
     def define_pipelines(self) -> list:
         """numba's default passes with another parfor lowering."""
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [
-            (_LoopLowering if step is NativeParforLowering else step, text) for step, text in passes.passes
-        ]
-        return [passes]
+        return [_passes_with(self.state, NativeParforLowering, _LoopLowering)]
+
+
+def _passes_with(state: Any, replaced: type, own: type) -> Any:
+    """numba's default passes with one replaced."""
+    passes = DefaultPassBuilder.define_nopython_pipeline(state)
+    passes.passes = [(own if step is replaced else step, text) for step, text in passes.passes]
+    return passes
 
 
 class _Parts(events.Listener):
