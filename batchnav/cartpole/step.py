@@ -40,11 +40,11 @@ from batchnav.cartpole.episodes import write_record
 from batchnav.cartpole.physics import MAX_STEPS, age, has_failed, push, start
 from batchnav.runtime.kernels.decorators import (
     cpu_function,
-    cpu_kernel,
     cuda,
     cuda_kernel,
     device_function,
     inline_function,
+    lean_kernel,
 )
 from batchnav.runtime.kernels.intrinsics import load4, store4
 from batchnav.runtime.kernels.launch import kernel
@@ -114,7 +114,7 @@ def step_block(b, actions, carts_out):
     carts_out.timed_out[b] = times_out
 
 
-@cpu_kernel
+@lean_kernel
 def step_cpu(actions, carts_out):
     """Step every cart."""
     for b in prange(len(carts_out.clock)):

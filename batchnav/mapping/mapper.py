@@ -64,7 +64,7 @@ from batchnav.mapping.state import (
 )
 from batchnav.mapping.waypoint import PIXELS, begin_waypoint, find_waypoint, mark_path, render_ego_map, write_waypoint
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
+from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, inline_function, lean_function, lean_kernel
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.runtime.kernels.synchronization import atomic_add, sync_lanes
 from batchnav.runtime.parallel import num_threads
@@ -471,7 +471,7 @@ def map_one(i, worker, depth, cameras, agents, parameters, search_out, state_out
 # All agents.
 
 
-@cpu_kernel
+@lean_kernel
 def map_cpu(depth, cameras, agents, parameters, search_out, state_out, waypoint_out, ego_map_out):
     """One update of every agent; the rows of the search buffers share them."""
     n, rows = np.int64(len(waypoint_out)), np.int64(len(search_out.counters))

@@ -18,7 +18,7 @@ from numba import prange
 from batchnav.config import validate
 from batchnav.errors import ArgumentError, MeshError
 from batchnav.runtime.files import as_path, read_regular, replacing
-from batchnav.runtime.kernels.decorators import cpu_kernel
+from batchnav.runtime.kernels.decorators import lean_kernel
 from batchnav.scene.axes import Up, check_up, recentred, rotation_of
 from batchnav.scene.dae import read_dae, unit_problem, up_axis
 from batchnav.scene.formats import point_cloud_error, unsupported_format
@@ -214,7 +214,7 @@ def _read_stl(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         logger.setLevel(level)
 
 
-@cpu_kernel
+@lean_kernel
 def _find_usable(vertices, faces, good_out):
     """Write bool [F]: True for finite triangles that are not degenerate."""
     for i in prange(len(faces)):

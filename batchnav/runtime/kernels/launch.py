@@ -32,7 +32,7 @@ from numba import prange, types
 
 from batchnav.errors import DeviceError
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, exact_cuda_kernel, inline_function
+from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, exact_cuda_kernel, inline_function, lean_kernel
 from batchnav.runtime.kernels.synchronization import OVERLAP_CAPABILITY
 
 
@@ -360,7 +360,7 @@ def kernel(
             made = cuda_kernel(on_cuda, **options) if fastmath else exact_cuda_kernel(on_cuda)
         else:
             made = cuda_form
-        return Kernel(cpu_kernel(cpu), made, over, in_rows, strided, block)
+        return Kernel(lean_kernel(cpu), made, over, in_rows, strided, block)
 
     return decorate
 
