@@ -24,11 +24,11 @@ from batchnav.errors import ArgumentError
 from batchnav.runtime.kernels.arrays import check_tensor, view
 from batchnav.runtime.kernels.decorators import (
     cpu_function,
+    cpu_kernel,
     cuda,
     cuda_kernel,
     device_function,
     inline_function,
-    lean_kernel,
 )
 from batchnav.runtime.kernels.intrinsics import load4, store4
 from batchnav.runtime.kernels.launch import launch
@@ -147,7 +147,7 @@ def roll_cuda(weights, num_steps, linear, write, carts_out, final_steps_out, tra
         carts_out.clock[block] = clock + num_steps
 
 
-@lean_kernel
+@cpu_kernel
 def roll_cpu(weights, num_steps, linear, write, carts_out, final_steps_out, trajectory_out):
     """Step every cart `num_steps` times, LANES carts together per thread.
 

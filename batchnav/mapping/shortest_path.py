@@ -265,7 +265,7 @@ def spread(lane, lanes, i, row, here, bound, state, search_out):
 
     `here`, `bound`: the agent's cell and the bound, as in `cost_to_go`.
     """
-    current, limit = np.int32(0), _BAND
+    current, limit = np.int64(0), np.int64(_BAND)  # as wide as what is assigned below: callees are compiled once
     while limit > 0:
         while search_out.counters[row, current] > 0:
             _expand(lane, lanes, i, row, (here, bound, limit, current), state, search_out)

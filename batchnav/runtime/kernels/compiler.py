@@ -2,7 +2,7 @@
 
 numba optimises each function, generates its machine code and links it into its callers, where the work repeats: once
 per level of the call graph, and four times more for a `prange` loop. Here each function of a kernel stays LLVM IR,
-apart from its callees, until the kernel links all of them once.
+apart from its callees, until the kernel links all of them once. Such a part takes each argument as one value.
 """
 
 from __future__ import annotations
@@ -54,8 +54,11 @@ def needed(library: JITCodeLibrary) -> list[JITCodeLibrary]:
 
 
 class _WholeArguments:
-    """Arguments of a part: each is one LLVM value. numba passes every word of an array or NamedTuple by itself, and
-    most instructions of a kernel then take them apart and put them together at calls."""
+    """Arguments of a part: each is one LLVM value.
+
+    numba passes each word of an array or NamedTuple by itself. More than half of a kernel's instructions would then
+    take arguments apart or put them together.
+    """
 
     def __init__(self, kinds: Any, types: Sequence[Any]) -> None:
         self.argument_types = tuple(kinds[each].get_value_type() for each in types)

@@ -138,7 +138,7 @@ def _loop_kernel(**options):
 cpu_kernel = _loop_kernel()
 """Compile a function with `prange` loops for all CPU threads; cached on disk."""
 lean_kernel = _loop_kernel(_nrt=False)
-"""A `cpu_kernel` without reference counting, which takes a tenth of the compile time. It must not allocate memory."""
+"""A `cpu_kernel` without reference counting, which compiles faster. It must not allocate memory."""
 
 
 def cpu_function(function):

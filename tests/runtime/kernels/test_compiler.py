@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import types
+from typing import NamedTuple
 
 import gymnasium
 import numba
@@ -48,6 +49,29 @@ def test_a_loop_of_parts_and_a_function_that_it_is_the_first_to_call():
     assert (out == 2.5 * values + 1).all()
     for kind, _ in _halved.signatures:
         assert _halved(np.dtype(kind.name).type(3), values) == 1.5
+
+
+class _Terms(NamedTuple):
+    values: np.ndarray
+    weights: np.ndarray
+
+
+@lean_function
+def _sum_from(terms, negative, k):
+    if k == len(terms.values):
+        return np.float32(0)
+    rest, product = _sum_from(terms, negative, k + 1), terms.values[k] * terms.weights[k]
+    return rest - product if negative else rest + product
+
+
+@numba.njit
+def _weighted_sum(terms, negative):
+    return _sum_from(terms, negative, 0)
+
+
+def test_parts_that_call_themselves_take_tuples_of_arrays_and_flags():
+    terms = _Terms(np.arange(4, dtype=np.float32), np.full(4, 2, np.float32))
+    assert (_weighted_sum(terms, True), _weighted_sum(terms, False)) == (-12, 12)
 
 
 @lean_function
