@@ -59,7 +59,7 @@ from batchnav.mapping.shortest_path import (
     spread,
 )
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, inline_function, lean_function, lean_kernel
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, inline_function, lean_function
 from batchnav.runtime.kernels.launch import BoundKernel
 from batchnav.runtime.kernels.synchronization import sync_lanes
 from batchnav.sensors.sensor import Cameras
@@ -207,7 +207,7 @@ def search_one(i, worker, images, seen, search_out, state_out, goals_out, waypoi
 # All agents.
 
 
-@lean_kernel
+@cpu_kernel
 def search_cpu(depth, mask, cameras, agents, parameters, search_out, state_out, goals_out, waypoint_out, ego_map_out):
     """One update of every agent; the rows of the search buffers share them."""
     n, rows = np.int64(len(waypoint_out)), np.int64(len(search_out.counters))

@@ -10,7 +10,7 @@ from numba import prange
 from batchnav.navmesh.data import scene_tiles, tile_box, tile_nodes, tree_node
 from batchnav.navmesh.locate import distance_to_polygon, nearest_polygon
 from batchnav.navmesh.navmesh import NavMesh
-from batchnav.runtime.kernels.decorators import inline_function, lean_kernel
+from batchnav.runtime.kernels.decorators import cpu_kernel, inline_function
 
 _SCENE = np.int32(0)
 _ON = np.float32(1e-2)
@@ -41,7 +41,7 @@ def lowered(
     return rows, points[rows]
 
 
-@lean_kernel
+@cpu_kernel
 def _lower(nav, points, first, other, step, times, height_out):
     """Height f64 [N] at which each point is navigable; NaN: none. Heights are float64, as in `points`."""
     for k in prange(len(points)):

@@ -21,7 +21,7 @@ from batchnav.errors import ArgumentError, ConfigError
 from batchnav.geometry.pose import half_width, pixel_ray, pixel_spacing, view_axes
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, lean_kernel
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel
 from batchnav.runtime.kernels.launch import BoundKernel, kernel
 from batchnav.scene.appearance import COLOR_FIELDS, Appearance
 from batchnav.sensors.body_surfaces import OverBodies, Pictures, paint_bodies, palette
@@ -212,7 +212,7 @@ def average(plane, row, column, fine, mean_out):
     mean_out[plane, row, column] = np.uint8((above + below + np.uint32(2)) >> np.uint32(2))
 
 
-@lean_kernel
+@cpu_kernel
 def _rgb_cpu(depth, triangle, position, heading, pitch, tan_half_hfov, paint, trilinear, rgb_out):
     """One task per row of an image."""
     n, height, width = triangle.shape

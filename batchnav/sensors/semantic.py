@@ -15,7 +15,7 @@ from numba import prange
 from batchnav.geometry.pose import half_width, pixel_ray, view_axes
 from batchnav.observation import Frame, Spec
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cuda, cuda_kernel, device_function, lean_kernel
+from batchnav.runtime.kernels.decorators import cpu_kernel, cuda, cuda_kernel, device_function
 from batchnav.runtime.kernels.intrinsics import float_bits, fma, load4
 from batchnav.runtime.kernels.launch import kernel, launch
 from batchnav.scene.appearance import ID_FIELDS, Appearance
@@ -147,7 +147,7 @@ def _nearest(place, size):
     return min(max(np.int32(inside), _NOTHING), np.int32(size - _UNIT))
 
 
-@lean_kernel
+@cpu_kernel
 def _tiled_cpu(triangle, depth, position, heading, pitch, tan_half_hfov, ids, column, ids_out):
     n, height, width = triangle.shape
     for task in prange(n * height):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from numba.core import event as events
@@ -137,10 +137,10 @@ class PartCompiler(Compiler):
         result = super().compile_extra(function)._replace(entry_point=name)
         call = user_function(result.fndesc, needed(result.library))
 
+        @wraps(call)  # which copies the libraries to link too
         def call_part(context, *rest):
             return call(_passing_whole(context), *rest)
 
-        call_part.libs = call.libs
         self.state.targetctx.insert_func_defn([(call_part, name, call.signature)])
         return result
 
