@@ -38,6 +38,7 @@ POLICIES = (
            "agent=learned sample=True frames=61440 sensors=depth+waypoint"),
     Policy("pointnav_h200", "depth; camera 1.25 m high, 90 degrees",
            "agent=learned renderer=raycast sample=True frames=165019648"),
+    Policy("pointnav_rgb_small", "colour, pose; camera 1.25 m high, 90 degrees"),
     Policy("objectnav_mask_small", "depth, mask of the goal, pose; camera 0.8 to 1.5 m high, 70 to 110 degrees"),
     Policy("objectnav_rgbd_small", "colour, depth, pose, category; camera 1.25 m high, 90 degrees"),
     Policy("imagenav_rgb_small", "colour, image of the goal; camera 1.25 m high, 90 degrees"),

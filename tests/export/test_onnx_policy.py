@@ -243,6 +243,7 @@ def test_older_versions_of_pytorch_are_refused(tmp_path, monkeypatch):
     [
         "pointnav_h200",
         "pointnav_plan_small",
+        "pointnav_rgb_small",
         "pointnav_waypoint_small",
         "objectnav_mask_small",
         "objectnav_rgbd_small",

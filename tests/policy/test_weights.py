@@ -71,6 +71,7 @@ def test_weights_in_bfloat16_take_half_the_space_and_load_as_float32(policy, sav
     [
         ("pointnav_h200", 10_988_085),
         ("pointnav_plan_small", 459_253),
+        ("pointnav_rgb_small", 1_105_799),
         ("pointnav_waypoint_small", 459_253),
         ("objectnav_mask_small", 944_120),
         ("objectnav_rgbd_small", 2_907_655),
