@@ -11,6 +11,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
 CARDS = sorted((ROOT / "assets/policies").glob("*/README.md"))
+ENCODERS = sorted((ROOT / "assets/encoders").glob("*.md"))
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -20,7 +21,7 @@ PAGES = {
     "eval/results/README.md": "results.md",
     "eval/studies/README.md": "studies.md",
     **{f"assets/policies/{path.parent.name}/README.md": f"cards/{path.parent.name}.md" for path in CARDS},
-    "assets/encoders/rgb_small.md": "cards/rgb_small.md",
+    **{f"assets/encoders/{path.name}": f"cards/{path.name}" for path in ENCODERS},
     "eval/log/README.md": "log/index.md",
     **{f"eval/log/{path.name}": f"log/{path.name}" for path in sorted((ROOT / "eval/log").glob("[!R]*.md"))},
 }

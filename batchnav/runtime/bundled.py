@@ -1,8 +1,8 @@
 """Files bundled with the project, by name: configurations, fixed episodes and trained networks.
 
 An installed package contains them; in a checkout they are at the top level, from where `pyproject.toml` includes them.
-Policies above 1 MB are not in the wheel of batchnav but in that of the distribution batchnav-policies, which
-`assets/pyproject.toml` builds.
+Policies above 1 MB and the detector are not in the wheel of batchnav but in that of the distribution batchnav-policies,
+which `assets/pyproject.toml` builds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STUDIES = PACKAGE.parent / "eval" / "studies" / "configs"
 EPISODES, POLICIES, ANTICIPATION = ASSETS / "episodes", ASSETS / "policies", ASSETS / "anticipation"
 ENCODERS = ASSETS / "encoders"
 COMPANION = "batchnav_policies"
-"""Name of the package of batchnav-policies: a folder per policy, as in `POLICIES`."""
+"""Name of the package of batchnav-policies: a folder per policy, as in `POLICIES`, and the folder encoders."""
 MANIFEST = "MANIFEST.toml"
 """File in `ASSETS` that lists size, SHA-256, source and licence of all bundled files."""
 WEIGHTS = "policy.safetensors"
@@ -87,11 +87,7 @@ def find_policy(name: str | Path) -> Path:
     folder = as_path(name)
     if folder.is_dir():
         name = folder / WEIGHTS
-    if not as_path(name).is_file() and f"policies/{name}/{WEIGHTS}" in _manifest().keys() - _installed_policies():
-        raise CheckpointError(
-            f"{name}: this policy is in the distribution batchnav-policies, which is not installed; "
-            "install its wheel (`pip install 'batchnav[policies]'` from an index that has both)"
-        )
+    _check_companion(name, f"policies/{name}/{WEIGHTS}", policy_folders(), CheckpointError)
     return _find(name, policy_folders(), f"*/{WEIGHTS}", "policy", CheckpointError)
 
 
@@ -102,11 +98,14 @@ def policy_folders() -> tuple[Path, ...]:
     return (POLICIES, *companion)
 
 
-def _installed_policies() -> set[str]:
-    """Names in the manifest of the policies that are installed."""
-    return {
-        f"policies/{file.parent.name}/{WEIGHTS}" for folder in policy_folders() for file in folder.glob(f"*/{WEIGHTS}")
-    }
+def _check_companion(name: str | Path, listed: str, folders: Iterable[Path], error: type[BatchnavError]) -> None:
+    """Raise `error` where `name` is no file but one that the manifest lists and that is in none of these folders."""
+    installed = any((folder / listed.partition("/")[2]).is_file() for folder in folders)
+    if not as_path(name).is_file() and not installed and listed in _manifest():
+        raise error(
+            f"{name}: this file is in the distribution batchnav-policies, which is not installed; "
+            "install its wheel (`pip install 'batchnav[policies]'` from an index that has both)"
+        )
 
 
 def find_anticipation(name: str | Path) -> Path:
@@ -115,8 +114,10 @@ def find_anticipation(name: str | Path) -> Path:
 
 
 def find_encoder(name: str | Path) -> Path:
-    """Weights of a colour encoder by file or name. ConfigError if not found."""
-    return _find(as_path(name), [ENCODERS], "*.safetensors", "weights file", ConfigError)
+    """Weights of a colour encoder or a detector by file or name. ConfigError if not found."""
+    folders = [ENCODERS, *(folder / "encoders" for folder in policy_folders()[1:])]
+    _check_companion(name, f"encoders/{name}.safetensors", folders, ConfigError)
+    return _find(as_path(name), folders, "*.safetensors", "weights file", ConfigError)
 
 
 def check_bundled(path: Path, error: type[BatchnavError]) -> None:
@@ -137,7 +138,9 @@ def check_bundled(path: Path, error: type[BatchnavError]) -> None:
 def bundled_name(path: Path) -> str | None:
     """Name in the manifest of a file in a folder of bundled files, such as "episodes/val.json.gz"; else None."""
     path = path.resolve()
-    for folder, inside in ((ASSETS, ""), *((folder, "policies/") for folder in policy_folders())):
+    companion = policy_folders()[1:]
+    of_encoders = [(folder / "encoders", "encoders/") for folder in companion]
+    for folder, inside in ((ASSETS, ""), *of_encoders, *((folder, "policies/") for folder in companion)):
         if path.is_relative_to(folder.resolve()):
             return inside + path.relative_to(folder.resolve()).as_posix()
     return None

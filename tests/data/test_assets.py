@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import batchnav
-from batchnav.errors import CheckpointError
+from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy.weights import load_policy, save_policy
 from batchnav.runtime import bundled
 from batchnav.runtime.bundled import ASSETS
@@ -63,6 +63,17 @@ def test_a_policy_of_the_companion_is_found_when_that_is_installed(tmp_path, mon
     (installed / bundled.WEIGHTS).write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match="found SHA-256"):
         load_policy("pointnav_h200")
+
+
+def test_the_detector_of_the_companion_is_found_when_that_is_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled, "ENCODERS", tmp_path / "none")
+    with pytest.raises(ConfigError, match=r"objects_small: .*batchnav-policies, which is not installed; install"):
+        bundled.find_encoder("objects_small")
+    shutil.copytree(ASSETS / "encoders", installed := tmp_path / "site" / bundled.COMPANION / "encoders")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    found = bundled.find_encoder("objects_small")
+    assert found == installed / "objects_small.safetensors"
+    assert bundled.bundled_name(found) == "encoders/objects_small.safetensors"
 
 
 def test_bundled_weights_that_were_changed_are_refused(tmp_path, monkeypatch):
