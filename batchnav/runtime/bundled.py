@@ -100,8 +100,9 @@ def policy_folders() -> tuple[Path, ...]:
 
 def _check_companion(name: str | Path, listed: str, folders: Iterable[Path], error: type[BatchnavError]) -> None:
     """Raise `error` where `name` is no file but one that the manifest lists and that is in none of these folders."""
-    installed = any((folder / listed.partition("/")[2]).is_file() for folder in folders)
-    if not as_path(name).is_file() and not installed and listed in _manifest():
+    if as_path(name).is_file() or listed not in _manifest():
+        return
+    if not any((folder / listed.partition("/")[2]).is_file() for folder in folders):
         raise error(
             f"{name}: this file is in the distribution batchnav-policies, which is not installed; "
             "install its wheel (`pip install 'batchnav[policies]'` from an index that has both)"

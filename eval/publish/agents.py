@@ -45,7 +45,6 @@ AGENTS = {
         _trained("pointnav_waypoint_h200", "frames=104857600 initial_scan=True", " --seed 7"),
         _trained("pointnav_waypoint_cpu", "frames=614400 seed=1", " --seed 1"),
         _trained("pointnav_rgb_h200", "frames=300023808 sensors=rgb", " --seed 7"),
-        _trained("pointnav_depth_cpu", "frames=5001216"),
     ),
     "objectnav": tuple(
         _evaluated(name, "objectnav")
