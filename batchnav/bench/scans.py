@@ -49,16 +49,6 @@ MINUTE = 60_000_000_000
 """Nanoseconds."""
 RULES, LABELS = "hm3d_v2", "procedural"
 """Rules for view points, and the categories of goals."""
-AIMS = {
-    "load a mesh file, first time": 4, "load a mesh file, second time": 0.5, "prepared / mesh file": 3,
-    "device memory: depth": 100, "device memory: rgb+depth": 180,
-    "step: depth 64x64": 1_800_000, "step: depth 128x128": 600_000, "step: rgb+depth 64x64": 1_500_000,
-    "step: rgb+depth 128x128": 500_000, "step: depth+waypoint 64x64": 800_000, "train: depth 64x64": 420_000,
-    "make an environment: depth 64x64": 5, "make an environment: rgb+depth 64x64": 5,
-    "view points of 100 objects": 5, "view points of 1024 houses": 60,
-    "train: streamed / scans that stay": 0.95,
-}  # fmt: skip
-"""What the default options should reach on one H200 with 16 cores, in the units of the rows."""
 
 
 def main(options: Options) -> list[dict]:
@@ -78,9 +68,6 @@ def main(options: Options) -> list[dict]:
         rows += _measure_environments(scenes, options, params)
         rows += _measure_training(scenes, options, params)
         rows += _measure_goals(scenes[0], options, params)
-    if resolve_device(options.device).type == "cuda":
-        for found in rows:
-            found["params"]["aim"] = AIMS.get(found["params"]["what"])
     record("scans", rows, append=options.record)
     return rows
 

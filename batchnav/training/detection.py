@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from torch.nn import functional as F
 from batchnav.data.goals.rules import labels_named
 from batchnav.data.goals.view_points import objects_of
 from batchnav.evaluation.predicted_masks import MASK_PIXELS
-from batchnav.runtime.console import announce, progress_bar
 from batchnav.runtime.device import compiled
 from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import Scene
@@ -30,16 +29,7 @@ from batchnav.sensors.rgb import RGBSensor
 from batchnav.sensors.scene_images import PlanarDepth
 from batchnav.sensors.semantic import SemanticSensor
 from batchnav.sensors.sensor import CameraSensor
-from batchnav.training.vision import (
-    MATERIALS_EVERY,
-    MAX_GRADIENT_NORM,
-    POINTS,
-    REPORT_INTERVAL,
-    WARM_UP,
-    WEIGHT_DECAY,
-    Renders,
-    camera_of,
-)
+from batchnav.training.vision import POINTS, Renders, camera_of, fit
 
 HFOVS = 65.0, 115.0
 """Range of the field of view, degrees."""
@@ -188,36 +178,18 @@ def train(
         learning_rate: peak rate; after WARM_UP steps it falls as a cosine to 0.
         out: file that every report saves the weights to.
     """
-    device, reports = scenes.device, []
-    how: Any = {"lr": learning_rate, "weight_decay": WEIGHT_DECAY, "fused": device.type == "cuda"}
-    optimizer = torch.optim.AdamW(network.parameters(), **how)
-    rate = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda k: min(1.0, (k + 1) / WARM_UP) * (1.0 + math.cos(math.pi * k / steps)) / 2.0
-    )
-    network.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]  # annotation of torch
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # annotation of torch
     forward: Callable[[torch.Tensor], torch.Tensor] = network
-    if device.type == "cuda":
+    if scenes.is_cuda:
         forward = compiled(lambda planes: network(planes))  # measures use the network as it is
-    total = torch.zeros((), dtype=torch.float32, device=device)
-    with progress_bar("training steps", steps) as advance:
-        for step in range(1, steps + 1):
-            if step % MATERIALS_EVERY == 1:
-                sampler.randomize_materials(step // MATERIALS_EVERY)
-            views, labels = sampler(scenes)
-            loss = loss_of(predict(forward, sampler.changed(views)), labels, views.depth)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), MAX_GRADIENT_NORM)
-            optimizer.step()
-            rate.step()
-            total += loss.detach()
-            advance(step)
-            if step % REPORT_INTERVAL == 0 or step == steps:
-                reports.append(float(total) / ((step - 1) % REPORT_INTERVAL + 1))
-                total.zero_()
-                announce(f"step {step}: loss {reports[-1]:.4f}")
-                save_detector(out, network)
-    return reports
+
+    def losses_of_views() -> dict[str, torch.Tensor]:
+        views, labels = sampler(scenes)
+        return {"loss": loss_of(predict(forward, sampler.changed(views)), labels, views.depth)}
+
+    save = functools.partial(save_detector, out, network)
+    reports = fit(network, sampler, steps, learning_rate, losses_of_views, {"loss": 1.0}, save)
+    return [report["loss"] for report in reports]
 
 
 class MaskCounts(NamedTuple):

@@ -8,6 +8,7 @@ al., 2018). Lights, colours, sharpness and noise of the images vary, and so do t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -249,26 +250,53 @@ def train(
         learning_rate: peak rate; after WARM_UP steps it falls as a cosine to 0.
         out: file that every report saves the weights to.
     """
-    device, reports = scenes.device, []
+    if scenes.is_cuda:
+        compiled(network)
+
+    def losses_of_views() -> dict[str, torch.Tensor]:
+        views = sampler(scenes)
+        return losses(predict(network, sampler.varied(views.image)), views)
+
+    return fit(network, sampler, steps, learning_rate, losses_of_views, WEIGHTS, lambda: save_vision(out, network))
+
+
+def fit(
+    network: torch.nn.Module,
+    sampler: Renders,
+    steps: int,
+    learning_rate: float,
+    losses_of_views: Callable[[], Mapping[str, torch.Tensor]],
+    weights: Mapping[str, float],
+    save: Callable[[], None],
+) -> list[dict[str, float]]:
+    """Fit a network, on the sampler's device, by AdamW. Returns the mean losses of each report interval by name.
+
+    Args:
+        network: the network.
+        sampler: renders the views; its materials are randomised now and then.
+        steps: number of training steps.
+        learning_rate: peak rate; after WARM_UP steps it falls as a cosine to 0.
+        losses_of_views: makes new views and returns the losses on them by name, f32 scalars.
+        weights: weight of each loss.
+        save: called after every report.
+    """
+    device, reports = sampler.bank.device, []
     how: Any = {"lr": learning_rate, "weight_decay": WEIGHT_DECAY, "fused": device.type == "cuda"}
     optimizer = torch.optim.AdamW(network.parameters(), **how)
     rate = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda k: min(1.0, (k + 1) / WARM_UP) * (1.0 + math.cos(math.pi * k / steps)) / 2.0
     )
-    if device.type == "cuda":
-        compiled(network)
-    totals = torch.zeros(len(WEIGHTS), dtype=torch.float32, device=device)
-    weights = torch.tensor([*WEIGHTS.values()], dtype=torch.float32, device=device)
+    totals = torch.zeros(len(weights), dtype=torch.float32, device=device)
+    factors = torch.tensor([*weights.values()], dtype=torch.float32, device=device)
     network.train()
     with progress_bar("training steps", steps) as advance:
         for step in range(1, steps + 1):
             if step % MATERIALS_EVERY == 1:
                 sampler.randomize_materials(step // MATERIALS_EVERY)
-            views = sampler(scenes)
-            parts = losses(predict(network, sampler.varied(views.image)), views)
-            each = torch.stack([parts[name] for name in WEIGHTS])
+            parts = losses_of_views()
+            each = torch.stack([parts[name] for name in weights])
             optimizer.zero_grad()
-            (each * weights).sum().backward()
+            (each * factors).sum().backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), MAX_GRADIENT_NORM)
             optimizer.step()
             rate.step()
@@ -277,9 +305,9 @@ def train(
             if step % REPORT_INTERVAL == 0 or step == steps:
                 means = (totals / ((step - 1) % REPORT_INTERVAL + 1)).tolist()
                 totals.zero_()
-                reports.append(dict(zip(WEIGHTS, means, strict=True)))
-                announce(f"step {step}: " + ", ".join(f"{name} {value:.3f}" for name, value in reports[-1].items()))
-                save_vision(out, network)
+                reports.append(dict(zip(weights, means, strict=True)))
+                announce(f"step {step}: " + ", ".join(f"{name} {value:.4f}" for name, value in reports[-1].items()))
+                save()
     return reports
 
 

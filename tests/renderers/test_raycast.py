@@ -137,7 +137,7 @@ def test_small_nodes_see_the_same(device, monkeypatch):
     assert (whole, small) == (64, 32) and 0.2 < (depth > 0).float().mean() < 0.9
     assert torch.equal(depth, others[0]) and torch.equal(scan, others[2])
     view, row, column = np.nonzero((triangle != others[1]).numpy())
-    assert len(view) < 1e-3 * triangle.numel()
+    assert len(view) < 1e-3 * triangle.numel()  # edges: the order of equal hits is that of the nodes, 3e-4 on an H200
     if not len(view):
         return
     rays = np.stack([pixel_directions(h, *depth.shape[1:], 90.0) for h in heading])[view, row, column]

@@ -75,8 +75,8 @@ def test_the_loss_is_least_for_the_shares_of_the_quarters():
 
 
 def test_the_loss_falls(bank, tmp_path, monkeypatch):
-    monkeypatch.setattr("batchnav.training.detection.REPORT_INTERVAL", 8)
-    monkeypatch.setattr("batchnav.training.detection.WARM_UP", 4)
+    monkeypatch.setattr("batchnav.training.vision.REPORT_INTERVAL", 8)
+    monkeypatch.setattr("batchnav.training.vision.WARM_UP", 4)
     torch.manual_seed(0)
     sampler = ObjectViews(bank, VIEWS, SIDE, "hm3d", seed=0)
     network = DetectorNet(sampler.categories)
