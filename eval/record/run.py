@@ -10,9 +10,10 @@ the start of the first process to the end of the last one, which has saved its w
 and recording of graphs are part of the time. Before it, each stage trains for one update in one house, so that kernels
 are compiled, unless the cache is to be empty. Each seed has a cache of scenes of its own.
 
-Then the policy of each seed plays the 200 episodes of `val`, and 3,072 other episodes in unseen houses. A seed is a row
-of OUT/record.jsonl, written when it ends, with its curve in training. The entry holds if the means of the seeds on
-`val` reach its bars; a seed that misses them is a row too. docs/benchmarks/record.md has rules and results.
+Then the policy of each seed plays the 200 episodes of `val`, and 3,072 other episodes in unseen houses: on a GPU
+where the machine has one, which the training of an entry for the CPU does not see. A seed is a row of OUT/record.jsonl,
+written when it ends, with its curve in training. The entry holds if the means of the seeds on `val` reach its bars; a
+seed that misses them is a row too. docs/benchmarks/record.md has rules and results.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Options:
     entries: Path = ENTRIES
     """File of entries."""
     device: Literal["", "cuda", "cpu"] = ""
-    """Device; "": that of the entry."""
+    """Device of training; "": that of the entry."""
     empty_cache: bool = False
     """Begin each seed with an empty cache of kernels and scenes."""
     other: bool = True
@@ -146,7 +147,7 @@ def measure(name: str, entry: Entry, options: Options, out: Path) -> None:
         if entry.task == CARTPOLE:
             params |= cartpole_returns(policy, device)
         else:
-            params |= {"frames": sum(stage.frames for stage in entry.stages), **evaluated(entry, policy, files, device)}
+            params |= {"frames": sum(stage.frames for stage in entry.stages), **evaluated(entry, policy, files)}
         rows.append({**row("record", "seconds", seconds, params, device), "curve": curve})
         append_rows("record", rows[-1:], out)
         if options.record:
@@ -198,6 +199,8 @@ def cartpole_returns(policy: Path, device: torch.device) -> dict[str, float]:
 
 def train(entry: Entry, folder: Path, seed: int, device: str, warm: bool = False, **environment: str) -> list[float]:
     """Train all stages, or one update of each in one house; returns the times at which they ended."""
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     if entry.task == CARTPOLE:
         train_cartpole(entry, folder, seed, device, **environment)
         return [time.perf_counter()]
@@ -252,9 +255,12 @@ def other_episodes(entry: Entry, out: Path) -> Path:
     return path
 
 
-def evaluated(entry: Entry, policy: Path, files: dict[str, Path | None], device: torch.device) -> dict[str, float]:
-    """Means of the entry's metrics on `val` and on files of episodes, which are played at the same time."""
-    running = []
+def evaluated(entry: Entry, policy: Path, files: dict[str, Path | None]) -> dict[str, float]:
+    """Means of the entry's metrics on `val` and on files of episodes, which are played at the same time.
+
+    A GPU plays them where there is one, whatever trained the policy.
+    """
+    device, running = resolve_device("auto"), []
     for split, path in files.items():
         words = ("--episodes", str(path)) if path else ("--split", split)
         together = "3072" if device.type == "cuda" else "256"
