@@ -16,7 +16,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +52,7 @@ RULES, LABELS = "hm3d_v2", "procedural"
 
 
 def main(options: Options) -> list[dict]:
-    """Measure and print; append the results to the file with `record`. Returns the rows."""
+    """Measure and print, part by part; append the results to the file with `record`. Returns the rows."""
     number, side = _parsed(options.textures)
     resident, total = _parsed_stream(options)
     files = make_scans(options.count, options.triangles, number, side)
@@ -60,15 +60,22 @@ def main(options: Options) -> list[dict]:
         "count": options.count, "triangles": int(options.triangles), "textures": options.textures,
         "num_envs": _num_envs(options), "policy": options.policy,
     }  # fmt: skip
+    rows: list[dict] = []
+
+    def keep(part: list[dict]) -> None:
+        record("scans", part, append=options.record)
+        rows.extend(part)
+
     if total:
-        rows = _measure_streaming(files, resident, total, options, {**params, "stream": options.stream})
+        keep(_measure_streaming(files, resident, total, options, {**params, "stream": options.stream}))
     else:
-        rows, scenes = _measure_loading(files, params)
-        rows += _measure_memory(scenes, options, params)
-        rows += _measure_environments(scenes, options, params)
-        rows += _measure_training(scenes, options, params)
-        rows += _measure_goals(scenes[0], options, params)
-    record("scans", rows, append=options.record)
+        loading, scenes = _measure_loading(files, params)
+        keep(loading)
+        keep(_measure_memory(scenes, options, params))
+        for part in _measure_environments(scenes, options, params):
+            keep(part)
+        keep(_measure_training(scenes, options, params))
+        keep(_measure_goals(scenes[0], options, params))
     return rows
 
 
@@ -119,7 +126,7 @@ def _measure_loading(files: Sequence[Path], params: dict) -> tuple[list[dict], l
 
 def _measure_memory(scenes: Sequence[Scene], options: Options, params: dict) -> list[dict]:
     """Bytes of a scan on the device, for each set of sensors."""
-    rows = []
+    rows: list[dict] = []
     for name in options.sensors:
         sources = observation_sources(NavConfig(sensors=tuple(name.split("+")))).values()
         sizes = [SceneSize.of(scene).with_appearance(appearance_needed(sources)).num_bytes / 1e6 for scene in scenes]
@@ -127,9 +134,9 @@ def _measure_memory(scenes: Sequence[Scene], options: Options, params: dict) -> 
     return rows
 
 
-def _measure_environments(scenes: Sequence[Scene], options: Options, params: dict) -> list[dict]:
+def _measure_environments(scenes: Sequence[Scene], options: Options, params: dict) -> Iterator[list[dict]]:
     """Seconds to make an environment, and frames per second of its steps, for each set of sensors and image size."""
-    device, rows = resolve_device(options.device), []
+    device = resolve_device(options.device)
     of_steps = EnvOptions(seconds=options.seconds, repeats=options.repeats)
     for name, size in itertools.product(options.sensors, options.sizes):
 
@@ -143,10 +150,10 @@ def _measure_environments(scenes: Sequence[Scene], options: Options, params: dic
         env = make()
         wait_for(device)
         seconds, of_env = time.perf_counter() - start, f"{name} {size}x{size}"
-        rows.append(row("scans", "seconds", seconds, {"what": f"make an environment: {of_env}", **params}, device))
-        rates = measure(env, of_steps)
-        rows.append(row("scans", "frames_per_second", rates, {"what": f"step: {of_env}", **params}, device))
-    return rows
+        yield [
+            row("scans", "seconds", seconds, {"what": f"make an environment: {of_env}", **params}, device),
+            row("scans", "frames_per_second", measure(env, of_steps), {"what": f"step: {of_env}", **params}, device),
+        ]
 
 
 def _measure_training(scenes: Sequence[Scene], options: Options, params: dict) -> list[dict]:
