@@ -3,7 +3,6 @@
     python train/pointnav.py --config configs/pointnav_depth_cpu.yaml --out runs/mine
     python train/pointnav.py --config configs/pointnav_depth_cpu.yaml --out runs/mine --ppo.num-envs 128 --seed 3
     torchrun --nproc-per-node 2 train/pointnav.py --config configs/pointnav_depth_h200.yaml --out runs/two
-    python train/pointnav.py --config eval/studies/configs/explore_depth_cpu.yaml --out runs/explore
 
 `--help` lists the options, including every field of the configuration. Under torchrun each process uses one GPU
 (docs/howto/several_gpus.md).

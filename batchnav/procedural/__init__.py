@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from batchnav.procedural.course import COURSE_KINDS, course_kind, make_course
-from batchnav.procedural.degrade import ScanDefects, degrade, make_scan
+from batchnav.procedural.degrade import degrade, make_scan
 from batchnav.procedural.furniture.models import MATERIALS, Furniture, content_of, read_furniture
 from batchnav.procedural.house import BENCHMARK_HOUSE, make_house, make_plan
 from batchnav.procedural.large_floors import make_block, make_building
@@ -89,7 +89,6 @@ __all__ = [
     "SPLITS",
     "Furniture",
     "Pictures",
-    "ScanDefects",
     "SceneFamily",
     "content_of",
     "course_kind",

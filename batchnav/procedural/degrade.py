@@ -7,7 +7,7 @@ trained in closed houses reads a hole as a wall directly in front of it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ LARGEST_EDGE = 0.12
 """Longest edge of triangles at the border of a hole, metres."""
 SMALLEST_HOLE, LARGEST_HOLE = 0.08, 1.4
 """Range of a hole's radius, metres; log-uniform, so small holes are more frequent."""
+MOST_HOLES, MOST_NOISE, MOST_PIECES = 0.8, 0.012, 40
+"""Largest amounts; each scan samples its own between zero and these. Holes per square metre of floor, standard
+deviation of vertex positions in metres, number of floating pieces."""
 _PIECE_COLOR = (0.6, 0.6, 0.58, 1.0)
 """Colour of floating pieces, RGBA."""
 CEILING = 0.25
@@ -30,46 +33,28 @@ _DEPTH = 64
 """Size of the stack of triangle halves; cutting a house down to LARGEST_EDGE needs less."""
 
 
-class ScanDefects(NamedTuple):
-    """Largest amounts of a scan's defects. Each scan samples its own amounts between zero and these."""
-
-    holes: float = 0.8
-    """Holes per square metre of floor, at most."""
-    noise: float = 0.012
-    """Standard deviation of vertex positions, metres, at most."""
-    pieces: int = 40
-    """Number of floating pieces, at most."""
-    ceilings: bool = True
-    """True where ceilings may be missing."""
-
-
-ALL_DEFECTS = ScanDefects()
-"""Largest amounts of defects in `scan:SEED`."""
-
-
 def make_scan(seed: int, surface: bool = False) -> tuple[TriangleMesh, TriangleMesh]:
     """A mesh without defects and its degraded scan: an open-plan room for seeds divisible by 3, otherwise a house."""
     scanned = (make_house if seed % 3 else make_hall)(seed, surface)
     return scanned, degrade(scanned, seed)
 
 
-def degrade(scanned: TriangleMesh, seed: int, defects: ScanDefects = ALL_DEFECTS) -> TriangleMesh:
+def degrade(scanned: TriangleMesh, seed: int) -> TriangleMesh:
     """A degraded scan of a mesh, for cameras. The navmesh is baked from the mesh without defects.
 
-    Equal mesh, seed and defects give an equal scan. A surface is kept: cut triangles keep their colours, and floating
+    Equal mesh and seed give an equal scan. A surface is kept: cut triangles keep their colours, and floating
     pieces are grey and belong to no object.
     """
     rng = np.random.default_rng((_SCAN, seed))
     corners = _with_origin(scanned)
     low, high = corners[..., :3].reshape(-1, 3).min(0), corners[..., :3].reshape(-1, 3).max(0)
-    if defects.ceilings:
-        corners = _without_ceiling(corners, high[1] - CEILING, low, high, rng)
-    corners = _with_holes(corners, defects.holes, low, high, rng)
-    pieces = _pieces(defects.pieces, low, high, rng)
+    corners = _without_ceiling(corners, high[1] - CEILING, low, high, rng)
+    corners = _with_holes(corners, low, high, rng)
+    pieces = _pieces(low, high, rng)
     pieces = np.pad(pieces, ((0, 0), (0, 0), (0, corners.shape[2] - 3)), constant_values=-1.0)
     corners = np.concatenate([corners, pieces])
     vertices, inverse = np.unique(np.round(corners[..., :3].reshape(-1, 3), 5), axis=0, return_inverse=True)
-    vertices = vertices + rng.uniform(0.0, defects.noise) * rng.standard_normal(vertices.shape)
+    vertices = vertices + rng.uniform(0.0, MOST_NOISE) * rng.standard_normal(vertices.shape)
     faces = inverse.reshape(-1, 3).astype(np.int32)
     whole = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
     surface = None if scanned.surface is None else _degraded_surface(scanned.surface, corners[whole][..., 3:])
@@ -128,10 +113,10 @@ def _without_ceiling(corners, above, low, high, rng) -> np.ndarray:
     return corners[~gone]
 
 
-def _with_holes(corners, most, low, high, rng) -> np.ndarray:
-    """Cut balls out of the surface, with centres uniform on it; at most `most` per square metre of floor."""
+def _with_holes(corners, low, high, rng) -> np.ndarray:
+    """Cut balls out of the surface, with centres uniform on it."""
     floor = (high[0] - low[0]) * (high[2] - low[2])
-    number = int(rng.uniform(0.0, most) * floor)
+    number = int(rng.uniform(0.0, MOST_HOLES) * floor)
     points = corners[..., :3]
     area = np.linalg.norm(np.cross(points[:, 1] - points[:, 0], points[:, 2] - points[:, 0]), axis=1)
     place = points[rng.choice(len(points), number, p=area / area.sum())]
@@ -217,8 +202,8 @@ def _box_distance(triangle, point):
     return square
 
 
-def _pieces(most, low, high, rng) -> np.ndarray:
-    """Floating pieces of 3 to 20 cm, uniform in the house; at most `most`."""
-    number = rng.integers(most + 1)
+def _pieces(low, high, rng) -> np.ndarray:
+    """Floating pieces of 3 to 20 cm, uniform in the house."""
+    number = rng.integers(MOST_PIECES + 1)
     centres = rng.uniform(low, high, (number, 3))
     return centres[:, None] + rng.uniform(0.03, 0.2, (number, 1, 1)) * rng.uniform(-1.0, 1.0, (number, 3, 3))

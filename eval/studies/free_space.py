@@ -59,13 +59,9 @@ class MapperSettings(NamedTuple):
     camera_height: float
     reach: float
     """Depth that an image value of 1 stands for: the sensor's range."""
-    camera_headings: np.ndarray
-    """f64 [V]: heading of each camera relative to the agent, to the left."""
     turn_angle: float
     stop_radius: float
     """Distance to the goal within which an agent stops."""
-    unknown_cost: float
-    """Cost per metre of unexplored cells."""
 
 
 # Map of one agent.
@@ -92,14 +88,6 @@ def explore(i, r, c, maps):
 
 
 @njit
-def explore_all(i, maps):
-    """Mark all cells as explored."""
-    for r in range(maps.size[i, 0]):
-        for c in range(maps.size[i, 1]):
-            explore(i, r, c, maps)
-
-
-@njit
 def set_unexplored_cost(i, cost, maps):
     """Set the costs per metre of unexplored cells, f32 [rows, columns]; next to an obstacle at least INFLATED."""
     rows, columns = maps.size[i]
@@ -117,7 +105,7 @@ def set_unexplored_cost(i, cost, maps):
 
 @njit
 def integrate_depth(i, settings, heading, depth, x, z, maps):
-    """Mark the cells that one camera's image f32 [H, W] shows as explored; `x` and `z` are its position in cells."""
+    """Mark the cells that a depth image f32 [H, W] shows as explored; `x` and `z`: the camera's position in cells."""
     height, width = depth.shape
     fx, fz = -math.sin(heading), -math.cos(heading)
     integrate_floor(i, settings, fx, fz, depth, x, z, maps)
@@ -277,7 +265,7 @@ def is_cheap_line(i, x, z, to_x, to_z, limit, maps):
 
 
 @njit
-def waypoint(i, x, z, goal_x, goal_z, unknown_cost, maps):
+def waypoint(i, x, z, goal_x, goal_z, maps):
     """Next waypoint, in cells: the farthest path point that a straight line reaches at no higher cost per metre.
 
     Plans again where necessary.
@@ -287,7 +275,7 @@ def waypoint(i, x, z, goal_x, goal_z, unknown_cost, maps):
     if count == 0:
         march(i, int(z), int(x), goal_x, goal_z, maps)
         count = extract_path(i, int(z), int(x), goal_x, goal_z, maps, path)
-    limit, limits = max(INFLATED, np.float32(unknown_cost)), np.empty(count, np.float32)
+    limit, limits = INFLATED, np.empty(count, np.float32)
     for k in range(count):  # highest cost per metre among the unexplored cells of the path up to point k
         r, c = int(path[k, 1]), int(path[k, 0])
         if not maps.explored[i, r, c] and limit < maps.cost[i, r, c] < BLOCKED:
@@ -318,15 +306,14 @@ def choose_action(heading, dx, dz, turn_angle, previous):
 
 @njit
 def update_map(i, settings, depth, position, heading, fell_short, maps):
-    """Update one agent's map from its images f32 [V, H, W] and its pose; `fell_short`: its last step was blocked."""
+    """Update one agent's map from its image f32 [H, W] and its pose; `fell_short`: its last step was blocked."""
     x, z = (position[0] - maps.origin[i, 0]) / CELL, (position[2] - maps.origin[i, 1]) / CELL
     here_r, here_c = int(z), int(x)
     for k in range(1, 4 if fell_short else 1):  # the cells in front of the agent
         r, c = int(z - k * math.cos(heading)), int(x - k * math.sin(heading))
         maps.cost[i, r, c] += COLLISION
         maps.increased[i, r, c] = True
-    for view in range(len(depth)):
-        integrate_depth(i, settings, heading + settings.camera_headings[view], depth[view], x, z, maps)
+    integrate_depth(i, settings, heading, depth, x, z, maps)
     for r in range(here_r - KNOWN_RADIUS, here_r + KNOWN_RADIUS + 1):
         for c in range(here_c - KNOWN_RADIUS, here_c + KNOWN_RADIUS + 1):
             if (r - here_r) ** 2 + (c - here_c) ** 2 <= KNOWN_RADIUS * KNOWN_RADIUS:
@@ -350,7 +337,7 @@ def act(i, settings, position, heading, goal, previous, maps):
         return STOP
     x, z = (position[0] - maps.origin[i, 0]) / CELL, (position[2] - maps.origin[i, 1]) / CELL
     goal_x, goal_z = (goal[0] - maps.origin[i, 0]) / CELL, (goal[2] - maps.origin[i, 1]) / CELL
-    to_x, to_z = waypoint(i, x, z, goal_x, goal_z, settings.unknown_cost, maps)
+    to_x, to_z = waypoint(i, x, z, goal_x, goal_z, maps)
     return choose_action(heading, to_x - x, to_z - z, settings.turn_angle, previous)
 
 

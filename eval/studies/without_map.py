@@ -1,7 +1,7 @@
 """PointNav in unknown scenes: success and SPL of an agent with an error-free mapper and a planner.
 
     python eval/studies/without_map.py
-    python eval/studies/without_map.py --episodes assets/episodes/scan.json.gz --sees around --out runs/without_map
+    python eval/studies/without_map.py --episodes assets/episodes/scan.json.gz --out runs/without_map
 
 The agent knows its pose, and unexplored cells count as free (free-space assumption: Zelinsky, "A mobile robot
 exploration algorithm", 1992; Koenig and Smirnov, "Sensor-based planning with the freespace assumption", 1997). Cells
@@ -9,9 +9,7 @@ are 5 cm. A cell that the depth camera sees takes its value from the navmesh, so
 plans its path to the goal by fast marching (Sethian, 1996), and plans again when it sees an obstacle on the path. It
 moves by the actions of the environment.
 
-With `--sees map` the agent knows the whole map from the start. The SPL that it loses is due to the motion alone; the
-difference to the other agents is due to the unknown map. `--truth-within` is between the two: the agent also knows the
-blocked cells within a distance of those that it has seen.
+With `--truth-within` the agent also knows the blocked cells within a distance of those that it has seen.
 
     python eval/studies/without_map.py --truth-within 2
 
@@ -20,11 +18,10 @@ Prints success and SPL with 95% intervals, and the SPL lost by outcome (the outc
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +33,6 @@ from batchnav.cli.console import run
 from batchnav.config import bounded
 from batchnav.envs.config import NavConfig, with_options
 from batchnav.envs.nav import NavEnv
-from batchnav.errors import ArgumentError
 from batchnav.evaluation.run import Evaluation, write_results
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.report.results import print_agents
@@ -52,7 +48,6 @@ from eval.studies.free_space import (
     MapperSettings,
     Maps,
     act_all,
-    explore_all,
     set_unexplored_cost,
     update_maps,
 )
@@ -62,24 +57,16 @@ STOREY = 0.5
 times this height."""
 STOP_SLACK = 0.005
 """The agent stops this far inside the success distance, metres."""
-CAMERAS: dict[str, dict[str, float]] = {
-    "map": {}, "ahead": {"": 0.0}, "around": {"": 0.0, "left": 90.0, "back": 180.0, "right": 270.0}
-}  # fmt: skip
-"""Cameras by option `--sees`: name and heading relative to the agent, degrees to the left."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Episodes, and what the agent sees."""
+    """Episodes, and what the agent knows."""
 
     episodes: tuple[Path, ...] = field(default_factory=lambda: (EPISODES / "val.json.gz",))
     """Episode files."""
-    sees: Literal["ahead", "around", "map"] = "ahead"
-    """"ahead": the 90 degrees ahead; "around": all directions; "map": the whole map from the start."""
     size: int = bounded(64, 1, 4096)
     """Height and width of depth images, pixels."""
-    unknown: float = bounded(1.0, 0.0, 1000.0)
-    """Cost per metre of unexplored cells; that of explored free cells is 1."""
     truth_within: float | None = bounded(None, 0.0, 1000.0)
     """Distance from explored cells within which the agent knows the blocked cells, metres; default: explored only."""
     num_envs: int = bounded(64, 1, 2**24)
@@ -90,7 +77,7 @@ class Options:
 
 def main(options: Options) -> None:
     """Evaluate the agent on every file; print and write the results."""
-    player = MapPlayer(options.sees, options.size, options.unknown, options.truth_within)
+    player = MapPlayer(options.size, options.truth_within)
     for path in options.episodes:
         evaluation = Evaluation(path, torch.device("cpu"), player.config, options.num_envs)
         played = evaluation.play(player)
@@ -101,36 +88,17 @@ def main(options: Options) -> None:
             table.add_row(name, f"{values['episodes']:.3f}", f"{values['spl_lost']:.3f}")
         Console().print(table)
         if options.out is not None:
-            name = f"{evaluation.split}_{player.name.removeprefix('maps: ').replace(' ', '_')}"
-            write_results(options.out / f"{name}.json", evaluation, played)
+            name = f"{evaluation.split}_{player.name.replace(' ', '_')}.json"
+            write_results(options.out / name, evaluation, played)
 
 
 class MapPlayer:
-    """A `batchnav.evaluation.players.Player` of the mapping agent with its cameras."""
+    """A `batchnav.evaluation.players.Player` of the mapping agent."""
 
-    def __init__(self, sees: str = "ahead", size: int = 64, unknown: float = 1.0, truth_within: float | None = None):
-        if not 1.0 <= unknown < BLOCKED:
-            raise ArgumentError(f"unknown: found {unknown}, expected a cost of at least 1 and below {BLOCKED:g}")
-        if truth_within is not None and unknown != 1.0:
-            raise ArgumentError(f"unknown: found {unknown} with truth_within, expected one of the two options")
-        if truth_within is not None and not CAMERAS[sees]:
-            raise ArgumentError(
-                f"truth_within: found {truth_within} with sees {sees}, expected sees ahead or around: "
-                "with sees map, all cells are known"
-            )
-        if truth_within is not None and not (math.isfinite(truth_within) and truth_within >= 0.0):
-            raise ArgumentError(f"truth_within: found {truth_within}, expected 0 metres or more")
-        self.name = f"maps: {sees}" if truth_within is None else f"maps: {sees} truth {truth_within:g}"
-        self.unknown, self.truth_within, self.degrees = unknown, truth_within, list(CAMERAS[sees].values())
-        self.changes: dict[str, Any] = {}
-        config = with_options(NavConfig(), {"height": size, "width": size})
-        cameras = {
-            name: dataclasses.replace(config.camera, camera_heading_deg=degrees)
-            for name, degrees in CAMERAS[sees].items()
-            if name
-        }
-        sensors = tuple(f"{name}_depth" if name else "depth" for name in CAMERAS[sees])
-        self.config = dataclasses.replace(config, cameras=cameras, sensors=sensors)
+    def __init__(self, size: int = 64, truth_within: float | None = None):
+        self.name = "map" if truth_within is None else f"map truth {truth_within:g}"
+        self.truth_within, self.changes = truth_within, dict[str, Any]()
+        self.config = with_options(NavConfig(), {"height": size, "width": size})
 
     @property
     def env_config(self) -> NavConfig:
@@ -156,9 +124,8 @@ class MapAgent:
         self.maps = Maps(free, explored, cost, increased, cost_to_go, origin, size, np.zeros(n, bool))
         self._num_explored = np.zeros(n, np.int64)
         body, radius = env.config.body, env.config.task.success_distance - STOP_SLACK
-        headings, turn = np.radians(np.array(player.degrees, float)), math.radians(body.turn_angle_deg)
-        camera, depth = player.config.camera, player.config.depth
-        self._settings = MapperSettings(camera.camera_height, depth.max_depth, headings, turn, radius, player.unknown)
+        camera, depth, turn = player.config.camera, player.config.depth, math.radians(body.turn_angle_deg)
+        self._settings = MapperSettings(camera.camera_height, depth.max_depth, turn, radius)
         self._step = body.forward_step
         self._floors: dict[tuple[int, int, int], np.ndarray] = {}
 
@@ -174,9 +141,7 @@ class MapAgent:
         positions, started = bodies.position.numpy(), episode_start.numpy()
         for i in np.flatnonzero(started & playing):
             self._begin(i, int(bodies.scene[i]), positions[i])
-        names = self._player.config.sensors
-        images = [observations[name].numpy()[:, 0] for name in names]
-        seen = np.stack(images, axis=1) if images else np.zeros((len(started), 0, 0, 0), np.float32)
+        seen = observations["depth"].numpy()[:, 0]
         moved = self._actions == FORWARD
         fell_short = ~started & moved & (np.linalg.norm(positions - self._positions, axis=1) < 0.5 * self._step)
         headings, goals = bodies.heading.numpy(), state.goal.numpy()
@@ -200,7 +165,7 @@ class MapAgent:
         self._num_explored = num_explored
 
     def _begin(self, i: int, scene: int, start: np.ndarray) -> None:
-        """Begin an episode in environment i: no cell is explored, or all are where the agent has no camera."""
+        """Begin an episode in environment i: no cell is explored."""
         maps, navmesh = self.maps, self._env.bank.scenes[scene].navmesh
         key = scene, int(navmesh.island(start)), round(float(start[1]) / STOREY)
         if key not in self._floors:
@@ -210,10 +175,8 @@ class MapAgent:
         maps.origin[i] = navmesh.bounds[0, [0, 2]] - KNOWN_RADIUS * CELL
         maps.free[i] = False
         maps.free[i, :rows, :columns] = floor
-        maps.explored[i], maps.cost[i], maps.increased[i], maps.outdated[i] = False, self._player.unknown, False, True
+        maps.explored[i], maps.cost[i], maps.increased[i], maps.outdated[i] = False, 1.0, False, True
         self._actions[i], self._num_explored[i] = STOP, 0
-        if not self._player.config.sensors:
-            explore_all(i, maps)
 
 
 def true_cost(free: np.ndarray, explored: np.ndarray, within: float) -> np.ndarray:
