@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.table import Table
 
-from batchnav.cli.console import check_options, show
-from batchnav.cli.encoder import families
-from batchnav.data.scenes.ids import has_random_materials, scene_ids
-from batchnav.data.scenes.load import load_all
-from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.cli.console import show
+from batchnav.cli.renders import check, description, load, write
+from batchnav.errors import ArgumentError
 from batchnav.evaluation.predicted_masks import MASK_PIXELS
-from batchnav.procedural import make_material_library
-from batchnav.runtime.console import announce, next_command, number_of
-from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import check_target, replacing
-from batchnav.scene.bank import SceneBank
+from batchnav.runtime.console import next_command
 from batchnav.sensors.detector import DetectorNet, load_detector, save_detector
-from batchnav.sensors.frame import appearance_needed
 from batchnav.training.detection import MaskCounts, ObjectViews, categories_named, measure, sensors_of, train
-from batchnav.training.vision import HELD_OUT
 
 if TYPE_CHECKING:
     from batchnav.cli.train import DetectorOptions
@@ -34,37 +26,20 @@ MULTIPLE = 32
 
 def main(options: DetectorOptions) -> None:
     """Render views, train, print precision and recall in held-out scenes by family, and write weights and card."""
-    check_options(options)
-    if options.image_size % MULTIPLE:
-        raise ArgumentError(f"--image-size: found {options.image_size}, expected a multiple of {MULTIPLE}")
+    check(options, MULTIPLE)
     network = initial_network(options)
-    check_target(options.out, CheckpointError)
-    device, names = resolve_device(options.device), scene_ids(options.scenes)
-    if options.steps and len(names) < HELD_OUT:
-        found = number_of(len(names), "scene")
-        raise ArgumentError(f"scenes: found {found}, expected {HELD_OUT} or more, of which one is held out")
-    library = make_material_library() if any(map(has_random_materials, names)) else None
-    fields = appearance_needed(sensors_of(options.image_size).values())
-    bank = SceneBank.pack(load_all(names), device, fields, library)
+    scenes = load(options, sensors_of(options.image_size).values(), all_held_out=not options.steps)
+    bank = scenes.bank
     sampler = ObjectViews(bank, options.views, options.image_size, options.labels, options.seed)
-    network = network.to(device)
-    rows = torch.arange(len(names), dtype=torch.int64, device=device)
-    held_out = rows % HELD_OUT == HELD_OUT - 1 if options.steps else rows >= 0
-    announce(f"{number_of(len(names), 'scene')}, of which {int(held_out.sum())} held out")
+    network = network.to(bank.device)
     if options.steps:
-        train(network, sampler, rows[~held_out], options.steps, options.learning_rate, options.out)
+        train(network, sampler, scenes.training, options.steps, options.learning_rate, options.out)
     sampler.randomize_materials(0)
-    counts = {
-        name: measure(network, sampler, group, options.eval_batches)
-        for name, group in families(names, rows[held_out]).items()
-    }
+    groups = scenes.families().items()
+    counts = {name: measure(network, sampler, group, options.eval_batches) for name, group in groups}
     network.info = description(options, counts)
-    save_detector(options.out, network)
-    card = options.out.with_suffix(".md")
-    with replacing(card, CheckpointError) as part:
-        part.write_text(card_text(options.out.stem, network), encoding="utf-8")
     show(table_of(counts, network.categories))
-    show(f"weights: {options.out}; card: {card}")
+    write(options.out, lambda: save_detector(options.out, network), card_text(options.out.stem, network))
     detector = "--env.goal-mask.detector", options.out.absolute()
     words = "objectnav_mask_small", "--task", "objectnav", "--env.goal-mask.mask-noise", "0"
     show(next_command("find objects with it", "batchnav", "evaluate", *words, *detector))
@@ -85,13 +60,6 @@ def initial_network(options: DetectorOptions) -> DetectorNet:
         found, expected = ", ".join(categories), ", ".join(former.categories)
         raise ArgumentError(f"--labels: found {found}, expected {expected}, as in {options.init_from}")
     return former
-
-
-def description(options: DetectorOptions, counts: Mapping[str, MaskCounts]) -> dict[str, Any]:
-    """Training and measures, as the file keeps them: values that JSON can hold."""
-    kept = ("scenes", "labels", "steps", "views", "image_size", "learning_rate", "init_from", "seed")
-    training = {name: getattr(options, name) for name in kept}
-    return {"training": training, "measures": {name: row._asdict() for name, row in counts.items()}}
 
 
 def table_of(counts: Mapping[str, MaskCounts], categories: tuple[str, ...]) -> Table:

@@ -4,67 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.table import Table
 
-from batchnav.cli.console import check_options, show
-from batchnav.data.scenes.ids import has_random_materials, scene_ids
-from batchnav.data.scenes.load import load_all
-from batchnav.errors import ArgumentError, CheckpointError
+from batchnav.cli.console import show
+from batchnav.cli.renders import check, description, load, write
+from batchnav.errors import ArgumentError
 from batchnav.policy.encoder import CELL
 from batchnav.policy.vision import FARTHEST, NEAREST, VisionNet, load_vision, save_vision
-from batchnav.procedural import make_material_library
-from batchnav.runtime.console import announce, new_run, next_command, number_of
-from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import check_target, replacing
-from batchnav.scene.bank import SceneBank
-from batchnav.sensors.frame import appearance_needed
-from batchnav.training.vision import HELD_OUT, Measures, ViewSampler, measure, sensors_of, train
+from batchnav.runtime.console import new_run, next_command
+from batchnav.training.vision import Measures, ViewSampler, measure, sensors_of, train
 
 if TYPE_CHECKING:
     from batchnav.cli.train import EncoderOptions
 
-ALL = "all"
-"""Name of the measures on all held-out scenes."""
-
 
 def main(options: EncoderOptions) -> None:
     """Render views, train, print measures on held-out scenes by family, and write weights and card."""
-    check_options(options)
-    if options.image_size % CELL:
-        raise ArgumentError(f"--image-size: found {options.image_size}, expected a multiple of {CELL}")
+    check(options, CELL)
     former = load_vision(options.init_from) if options.init_from else None
-    check_target(options.out, CheckpointError)
-    device, names = resolve_device(options.device), scene_ids(options.scenes)
-    if len(names) < HELD_OUT:
-        found = number_of(len(names), "scene")
-        raise ArgumentError(f"scenes: found {found}, expected {HELD_OUT} or more, of which one is held out")
-    library = make_material_library() if any(map(has_random_materials, names)) else None
-    fields = appearance_needed(sensors_of(options.image_size).values())
-    bank = SceneBank.pack(load_all(names), device, fields, library)
+    scenes = load(options, sensors_of(options.image_size).values())
+    bank = scenes.bank
     sampler = ViewSampler(bank, options.pairs, options.image_size, options.seed)
-    network = initial_network(options, bank.categories, former).to(device)
-    rows = torch.arange(len(names), dtype=torch.int64, device=device)
-    held_out = rows % HELD_OUT == HELD_OUT - 1
-    announce(f"{number_of(len(names), 'scene')}, of which {int(held_out.sum())} held out")
+    network = initial_network(options, bank.categories, former).to(bank.device)
     if options.steps:
-        train(network, sampler, rows[~held_out], options.steps, options.learning_rate, options.out)
+        train(network, sampler, scenes.training, options.steps, options.learning_rate, options.out)
     sampler.randomize_materials(0)
-    measures = {
-        name: measure(network, sampler, group, options.eval_batches)
-        for name, group in families(names, rows[held_out]).items()
-    }
+    groups = scenes.families().items()
+    measures = {name: measure(network, sampler, group, options.eval_batches) for name, group in groups}
     network.info = description(options, measures)
-    save_vision(options.out, network)
-    card = options.out.with_suffix(".md")
-    with replacing(card, CheckpointError) as part:
-        part.write_text(card_text(options.out, network), encoding="utf-8")
     show(table_of(measures))
-    show(f"weights: {options.out}; card: {card}")
+    write(options.out, lambda: save_vision(options.out, network), card_text(options.out, network))
     on_cpu = "pointnav_depth_cpu", "--env.sensors", "rgb", "--policy.normalized", "rgb"
-    config = ("pointnav_rgb_h200",) if device.type == "cuda" else on_cpu
+    config = ("pointnav_rgb_h200",) if bank.device.type == "cuda" else on_cpu
     width = "--policy.encoder", "se_resnet9", "--policy.se-resnet9.base-width", network.base_width
     words = *config, *width, "--policy.se-resnet9.weights", options.out.absolute()
     show(next_command("train an agent with it", "batchnav", "train", "--config", *words, *new_run()))
@@ -83,23 +57,6 @@ def initial_network(options: EncoderOptions, categories: tuple[str, ...], former
         if found != expected[name]:
             raise ArgumentError(f"{name}: found {found}, expected {expected[name]}, as in {options.init_from}")
     return former
-
-
-def families(names: list[str], held_out: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Rows of the held-out scenes by family, "files" for others, then all of them."""
-    groups: dict[str, list[int]] = {}
-    for row in held_out.tolist():
-        family, colon, _ = names[row].partition(":")
-        groups.setdefault(family if colon else "files", []).append(row)
-    found = {name: torch.tensor(group, dtype=torch.int64, device=held_out.device) for name, group in groups.items()}
-    return {**found, ALL: held_out}
-
-
-def description(options: EncoderOptions, measures: Mapping[str, Measures]) -> dict[str, Any]:
-    """Training and measures, as the file keeps them: values that JSON can hold."""
-    kept = ("scenes", "steps", "pairs", "image_size", "learning_rate", "init_from", "seed")
-    training = {name: getattr(options, name) for name in kept}
-    return {"training": training, "measures": {name: row._asdict() for name, row in measures.items()}}
 
 
 def table_of(measures: Mapping[str, Measures]) -> Table:
