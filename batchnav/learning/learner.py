@@ -28,12 +28,12 @@ from batchnav.learning.stats import EpisodeSums, Timer, UpdateStats
 from batchnav.policy.actor_critic import Act, ActorCritic, Evaluation
 from batchnav.policy.memory import State, copy_state_, state_tensors
 from batchnav.policy.observations import as_dict
-from batchnav.policy.tensors import check_names_and_shapes
 from batchnav.runtime.checks import check_int
 from batchnav.runtime.conversion import check_torch, copied_to_cpu, vec_env
 from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.kernels.arrays import is_dense, tensor_text
 from batchnav.runtime.kernels.graphs import Graphs
+from batchnav.runtime.weights import check_names_and_shapes
 from batchnav.types import VecEnv
 
 _MOST_FRAMES = 2**63 - 1

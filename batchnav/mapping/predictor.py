@@ -19,7 +19,8 @@ from batchnav.mapping.costs import COST_UNITS
 from batchnav.mapping.state import PREDICTION_INTERVAL, SIDE, MapLayers, MapState
 from batchnav.runtime.bundled import find_anticipation
 from batchnav.runtime.device import compiled
-from batchnav.sensors.unet import UNet, folded, read_weights, save_weights, set_weights
+from batchnav.runtime.weights import read_weights, save_weights
+from batchnav.sensors.unet import UNet, folded, set_weights
 
 WINDOW = 128
 """Cells along a side of the predicted window around the agent: 25.6 m at the finest resolution."""
@@ -222,6 +223,6 @@ def load_occupancy(weights: str | Path) -> OccupancyNet:
     ConfigError for a missing file, CheckpointError for a file that is no occupancy network.
     """
     path, model = find_anticipation(weights), OccupancyNet()
-    expected = "expected weights that `batchnav train anticipation` wrote"
-    set_weights(model, read_weights(path, expected)[0], path, expected)
+    found, _ = read_weights(path, None, "expected weights that `batchnav train anticipation` wrote")
+    set_weights(model, found, path)
     return model

@@ -44,9 +44,9 @@ from batchnav.policy.observations import (
     spaces_to_read,
 )
 from batchnav.policy.pretrained import FeatureMemory, PretrainedEncoder, features_of, weights_are_read
-from batchnav.policy.tensors import Source
 from batchnav.policy.vision import CHANNELS, MEAN, STD, load_trunk
 from batchnav.runtime.device import compiled, torch_defaults
+from batchnav.runtime.weights import Source
 
 # Prediction of the goal's mask: a small segmentation network beside the encoder.
 #

@@ -36,10 +36,10 @@ from batchnav.policy import vision
 from batchnav.policy.config import ENCODERS, PolicyConfig
 from batchnav.policy.encoder import SEResNet9Trunk, projection
 from batchnav.policy.observations import is_image
-from batchnav.policy.tensors import Source
 from batchnav.runtime.device import compiled
 from batchnav.runtime.files import as_path, open_regular, open_tensors, tensor_errors
 from batchnav.runtime.imports import needs_extra
+from batchnav.runtime.weights import Source
 
 RANDOM = "random"
 """Value of `weights` for random weights."""

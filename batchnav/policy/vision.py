@@ -23,10 +23,16 @@ from torch.nn import functional as F
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import CELL, SEResNet9Trunk, he_normal
-from batchnav.policy.tensors import Source, check_finite, check_names_and_shapes
-from batchnav.runtime.bundled import check_bundled, find_encoder
+from batchnav.runtime.bundled import find_encoder
 from batchnav.runtime.device import torch_defaults
-from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
+from batchnav.runtime.weights import (
+    Source,
+    check_finite,
+    check_names_and_shapes,
+    read_settings,
+    read_weights,
+    save_weights,
+)
 
 CHANNELS = 3
 """Channels of colour images."""
@@ -35,8 +41,8 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 NEAREST, FARTHEST = 0.1, 10.0
 """Range of predicted depth, metres."""
 FORMAT = "batchnav encoder 1"
-MAX_CATEGORIES, MAX_METADATA, MAX_WIDTH = 4096, 2**20, 128
-"""Limits of a file: categories, characters of metadata, base width."""
+MAX_CATEGORIES, MAX_WIDTH = 4096, 128
+"""Limits of a file: categories, base width."""
 _DECODER, _EMBEDDING = 48, 128
 """Channels of the decoder; width of the embedding."""
 
@@ -119,12 +125,8 @@ class VisionNet(nn.Module):
 
 def save_vision(path: Path, network: VisionNet) -> None:
     """Write weights in bfloat16, settings and `info`, atomically. CheckpointError where that fails."""
-    tensors = {name: value.detach().to("cpu", torch.bfloat16) for name, value in network.state_dict().items()}
-    tensors = {name: value.contiguous() for name, value in tensors.items()}
-    check_finite(tensors, path)
     settings = {"base_width": network.base_width, "categories": network.categories, "info": network.info}
-    with replacing(path, CheckpointError) as part:
-        part.write_bytes(safetensors_bytes(tensors, {"format": FORMAT, "encoder": json.dumps(settings)}))
+    save_weights(path, network, {"format": FORMAT, "encoder": json.dumps(settings)})
 
 
 def load_vision(name: str | Path) -> VisionNet:
@@ -133,29 +135,13 @@ def load_vision(name: str | Path) -> VisionNet:
     ConfigError for a missing file, CheckpointError for another kind of file and for a damaged one.
     """
     path = find_encoder(name)
-    check_bundled(path, CheckpointError)
-    expected = "expected weights that `batchnav train encoder` wrote"
-    try:
-        with open_tensors(path, CheckpointError) as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            metadata = file.metadata() or {}
-    except tensor_errors() as error:
-        raise CheckpointError(f"{path}: found no weights ({error}), {expected}") from error
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: format is {metadata.get('format')!r}, expected {FORMAT!r}")
-    if sum(map(len, metadata.values())) > MAX_METADATA:
-        raise CheckpointError(f"{path}: has more than {MAX_METADATA:,} characters of metadata")
-    try:
-        settings = json.loads(metadata["encoder"])
-        width, categories, info = settings["base_width"], settings["categories"], dict(settings["info"])
-        known = isinstance(categories, list) and all(isinstance(each, str) for each in categories)
-        known = known and 1 <= len(categories) <= MAX_CATEGORIES
-        if type(width) is not int or not 2 <= width <= MAX_WIDTH or not known:
-            raise ValueError(f"base_width {width!r} with {len(categories)} categories")
-    except (KeyError, ValueError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged metadata ({type(error).__name__}: {error}), {expected}") from error
+    tensors, metadata = read_weights(path, FORMAT, "expected weights that `batchnav train encoder` wrote")
+    settings = read_settings(path, metadata.get("encoder"), MAX_CATEGORIES)
+    width = settings.get("base_width")
+    if type(width) is not int or not 2 <= width <= MAX_WIDTH:
+        raise CheckpointError(f"{path}: damaged metadata (base_width {width!r})")
     with torch_defaults("cpu"):
-        network = VisionNet(width, categories, info)
+        network = VisionNet(width, settings["categories"], settings["info"])
     check_names_and_shapes(tensors, network.state_dict(), f"{path}")
     check_finite(tensors, path)
     network.load_state_dict(tensors)

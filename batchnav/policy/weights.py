@@ -22,15 +22,15 @@ from batchnav.policy.agent import PolicyAgent
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.observations import MAX_CATEGORIES
 from batchnav.policy.pretrained import weights_follow
-from batchnav.policy.tensors import Source, check_finite, check_names_and_shapes
-from batchnav.runtime.bundled import check_bundled, find_policy
+from batchnav.runtime.bundled import find_policy
 from batchnav.runtime.device import resolve_device
-from batchnav.runtime.files import as_path, open_tensors, replacing, safetensors_bytes, tensor_errors
+from batchnav.runtime.files import as_path, replacing, safetensors_bytes
 from batchnav.runtime.imports import advice, import_modules
+from batchnav.runtime.weights import Source, check_finite, check_names_and_shapes, read_weights
 
 FORMAT = "batchnav policy 2"
-MAX_METADATA, MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS, MAX_ACTION_SIZE = 2**20, 64, 2**22, 2**16, 2**10
-"""Limits of a file: characters of metadata, observations, numbers in an observation, actions, numbers in an action."""
+MAX_OBSERVATIONS, MAX_NUMBERS, MAX_ACTIONS, MAX_ACTION_SIZE = 64, 2**22, 2**16, 2**10
+"""Limits of a file: observations, numbers in an observation, actions, numbers in an action."""
 
 
 def save_policy(
@@ -81,11 +81,7 @@ def load_policy(path: str | Path, device: str | torch.device = "cpu") -> PolicyA
             its manifest.
     """
     path, device = policy_file(path), resolve_device(device)
-    tensors, metadata = _read(path)
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: format is {metadata.get('format')!r}, expected {FORMAT!r}")
-    if sum(map(len, metadata.values())) > MAX_METADATA:
-        raise CheckpointError(f"{path}: has more than {MAX_METADATA:,} characters of metadata")
+    tensors, metadata = read_weights(path, FORMAT)
     info: dict[str, Any] = {}
     try:
         info = dict(json.loads(metadata["info"]))
@@ -121,7 +117,7 @@ def restore_source(policy: ActorCritic, path: Path) -> None:
     CheckpointError for a file that cannot be read.
     """
     if policy.pretrained is not None and path.exists():
-        policy.pretrained.source = _source_in(_read(path)[1])
+        policy.pretrained.source = _source_in(read_weights(path, FORMAT)[1])
 
 
 def _source_in(metadata: Mapping[str, str]) -> Source:
@@ -260,13 +256,3 @@ def _digest(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> str:
         digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Tensors and metadata of a file. CheckpointError where it cannot be read or differs from the manifest."""
-    check_bundled(path, CheckpointError)
-    try:
-        with open_tensors(path, CheckpointError) as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except tensor_errors() as error:
-        raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from error

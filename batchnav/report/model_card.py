@@ -16,12 +16,12 @@ from batchnav.envs.config import NavConfig
 from batchnav.errors import BatchnavError, printable
 from batchnav.evaluation.intervals import Interval, Summary, format_interval
 from batchnav.policy.config import PolicyConfig
-from batchnav.policy.tensors import Source
 from batchnav.procedural import EPISODE_FAMILIES
 from batchnav.report.charts import in_words, load_metrics, series, smooth
 from batchnav.report.results import save_chart
 from batchnav.runtime.console import number_of
 from batchnav.runtime.files import replacing
+from batchnav.runtime.weights import Source
 from batchnav.tasks.pointnav import PointNavConfig
 from batchnav.types import Metric
 

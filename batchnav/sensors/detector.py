@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
-from batchnav.errors import CheckpointError, ConfigError
+from batchnav.errors import ConfigError
 from batchnav.observation import Frame
 from batchnav.runtime.bundled import find_encoder
 from batchnav.runtime.device import compiled, torch_defaults
-from batchnav.sensors.unet import UNet, folded, read_weights, save_weights, set_weights
+from batchnav.runtime.weights import read_settings, read_weights, save_weights
+from batchnav.sensors.unet import UNet, folded, set_weights
 
 SCALE = 2
 """Rows (and columns) of the images per row (and column) of the masks."""
@@ -30,8 +31,8 @@ NEAREST, FARTHEST = 0.1, 10.0
 LEAST_SCORE = 0.5
 """Probability from which on a pixel belongs to a mask."""
 FORMAT = "batchnav detector 1"
-MAX_CATEGORIES, MAX_METADATA = 256, 2**20
-"""Limits of a file: categories, characters of metadata."""
+MAX_CATEGORIES = 256
+"""Limit of a file."""
 _PLANES, _WIDTHS = 8, (24, 48, 96, 128, 128)
 """Number of input planes; channels per level, from the masks' resolution to the coarsest."""
 _CELL = 2 ** len(_WIDTHS)
@@ -192,21 +193,10 @@ def load_detector(weights: str | Path) -> DetectorNet:
 
     ConfigError for a missing file, CheckpointError for another kind of file and for a damaged one.
     """
-    path, expected = find_encoder(weights), "expected weights that `batchnav train detector` wrote"
-    found, metadata = read_weights(path, expected)
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: format is {metadata.get('format')!r}, expected {FORMAT!r}")
-    if sum(map(len, metadata.values())) > MAX_METADATA:
-        raise CheckpointError(f"{path}: has more than {MAX_METADATA:,} characters of metadata")
-    try:
-        settings = json.loads(metadata["detector"])
-        categories, info = settings["categories"], dict(settings["info"])
-        known = isinstance(categories, list) and all(isinstance(each, str) for each in categories)
-        if not known or not 1 <= len(categories) <= MAX_CATEGORIES:
-            raise ValueError("no categories")
-    except (KeyError, ValueError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged metadata ({type(error).__name__}: {error}), {expected}") from error
+    path = find_encoder(weights)
+    found, metadata = read_weights(path, FORMAT, "expected weights that `batchnav train detector` wrote")
+    settings = read_settings(path, metadata.get("detector"), MAX_CATEGORIES)
     with torch_defaults("cpu"):
-        network = DetectorNet(categories, info)
-    set_weights(network, found, path, expected)
+        network = DetectorNet(settings["categories"], settings["info"])
+    set_weights(network, found, path)
     return network

@@ -1,4 +1,4 @@
-"""U-Nets (Ronneberger, Fischer and Brox, MICCAI 2015) for maps and images: layers, inference form, weights files."""
+"""U-Nets (Ronneberger, Fischer and Brox, MICCAI 2015) for maps and images: layers, inference form, weights."""
 
 from __future__ import annotations
 
@@ -14,12 +14,8 @@ from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from batchnav.errors import CheckpointError
-from batchnav.runtime.bundled import check_bundled
 from batchnav.runtime.device import torch_defaults
-from batchnav.runtime.files import open_tensors, replacing, safetensors_bytes, tensor_errors
-
-_DTYPES = (torch.float32, torch.bfloat16)
-"""Types of weights in a file; the network has float32."""
+from batchnav.runtime.weights import check_finite, check_names_and_shapes
 
 
 class UNet(nn.Module):
@@ -76,41 +72,13 @@ def folded(model: Net) -> Net:
     return model
 
 
-def save_weights(path: Path, model: UNet, metadata: Mapping[str, str]) -> None:
-    """Write weights in bfloat16, atomically. CheckpointError where that fails."""
-    weights = {
-        name: value.to("cpu", torch.bfloat16 if value.is_floating_point() else value.dtype).contiguous()
-        for name, value in model.state_dict().items()
-    }
-    with replacing(path, CheckpointError) as part:
-        part.write_bytes(safetensors_bytes(weights, dict(metadata)))
-
-
-def read_weights(path: Path, expected: str) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Tensors and metadata of a file; `expected` ends messages. CheckpointError for a file without weights."""
-    check_bundled(path, CheckpointError)
-    try:
-        with open_tensors(path, CheckpointError) as file:
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return found, file.metadata() or {}
-    except tensor_errors() as error:
-        raise CheckpointError(f"{path}: found no weights ({error}), {expected}") from error
-
-
-def set_weights(model: UNet, found: Mapping[str, torch.Tensor], path: Path, expected: str) -> None:
+def set_weights(model: UNet, found: Mapping[str, torch.Tensor], path: Path) -> None:
     """Give a network the weights of a file. CheckpointError where they are those of another one, or not finite."""
-    wanted = model.state_dict()
-    if other := found.keys() ^ wanted.keys():
-        raise CheckpointError(f"{path}: found an unknown or missing tensor {min(other)!r}, {expected}")
-    for name, value in wanted.items():
-        given = found[name]
-        dtypes = _DTYPES if value.is_floating_point() else (value.dtype,)
-        if given.shape != value.shape or given.dtype not in dtypes:
-            raise CheckpointError(f"{path}: {name}: found {given.dtype} {list(given.shape)}, {expected}")
-        if not given.isfinite().all():
-            raise CheckpointError(f"{path}: {name}: found values that are not finite, {expected}")
-        if name.endswith("running_var") and (given < 0).any():
-            raise CheckpointError(f"{path}: {name}: found a negative variance, {expected}")
+    check_names_and_shapes(found, model.state_dict(), f"{path}")
+    check_finite(found, path)
+    for name, value in found.items():
+        if name.endswith("running_var") and (value < 0).any():
+            raise CheckpointError(f"{path}: tensor {name!r} holds a negative variance")
     model.load_state_dict(dict(found))
     if not all(value.isfinite().all() for value in folded(model).state_dict().values()):
-        raise CheckpointError(f"{path}: found weights that are too large for float32 with their norms, {expected}")
+        raise CheckpointError(f"{path}: found weights that are too large for float32 with their norms")

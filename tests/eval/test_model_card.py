@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from batchnav.config import from_dict
 from batchnav.errors import ArgumentError
-from batchnav.policy.tensors import Source
 from batchnav.report.model_card import Trained, _inputs, _licence, _observations, _pretrained
+from batchnav.runtime.weights import Source
 from batchnav.training.config import TrainingConfig
 from eval.publish import model_card
 
