@@ -22,7 +22,7 @@ from batchnav.geometry.pose import point_at, squared_distance
 from batchnav.navmesh.geodesic import find_path, geodesic_distance
 from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import device_function
+from batchnav.runtime.kernels.decorators import device_function, separate_function
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, collided, level_squared_distance, point_ahead
 from batchnav.tasks.formulas import goal_in_agent_frame
@@ -64,7 +64,7 @@ def _turns_of(digit, stride):
     return np.int32(stride * ((digit + 1) // 2 if digit % 2 == 1 else -(digit // 2)))
 
 
-@device_function
+@separate_function
 def _try_sequence(i, sequence, steps, nav, bodies, goal, body, scratch, row):
     """Outcome of a sequence of turns and steps: geodesic distance to the goal, and costs in step lengths.
 

@@ -40,7 +40,7 @@ from batchnav.navmesh.heap import (
     write_state,
 )
 from batchnav.navmesh.locate import FAR, NOWHERE, nearest_polygon
-from batchnav.runtime.kernels.decorators import inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function, separate_function
 from batchnav.runtime.kernels.intrinsics import fma
 
 NO_PATH = np.float32(np.inf)
@@ -59,7 +59,7 @@ def geodesic_distance(nav, scene, start, goal, scratch, row):
     return length
 
 
-@lean_function
+@separate_function
 def find_path(nav, scene, start, goal, scratch, row):
     """(length in metres, number of corners including both ends, corner after the start).
 

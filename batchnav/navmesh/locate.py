@@ -19,7 +19,7 @@ from batchnav.navmesh.data import (
     triangle_corners,
     triangle_edges,
 )
-from batchnav.runtime.kernels.decorators import inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function, separate_function
 
 FAR = np.float32(3.0e38)
 """Greater than any squared distance."""
@@ -81,7 +81,7 @@ def polygon_at_height(nav, scene, point):
     return np.int32(-1), ZERO
 
 
-@lean_function
+@separate_function
 def nearest_within(nav, scene, point, bound):
     """Result of `nearest_polygon` among polygons with a squared distance of at most `bound`."""
     best, found, closest = bound, np.int32(-1), NOWHERE

@@ -33,7 +33,7 @@ from batchnav.navmesh.locate import (
     nearest_within,
     polygon_at_height,
 )
-from batchnav.runtime.kernels.decorators import inline_function, lean_function
+from batchnav.runtime.kernels.decorators import inline_function, lean_function, separate_function
 from batchnav.runtime.kernels.intrinsics import fma
 
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)
@@ -85,6 +85,12 @@ def _on_island(nav, scene, point, hint, island, climb):
     bound, _ = distance_to_polygon(nav, hint, point, climb)
     if _TWO * math.sqrt(bound) + _CLEAR < polygon_isolation(nav, hint):
         return True
+    return _nearest_is_on_island(nav, scene, point, bound, island)
+
+
+@separate_function
+def _nearest_is_on_island(nav, scene, point, bound, island):
+    """`_on_island` by a search. `bound`: squared distance of a polygon of the mesh."""
     polygon, _ = polygon_at_height(nav, scene, point)
     if polygon < 0:
         polygon, _ = nearest_within(nav, scene, point, bound)

@@ -149,6 +149,35 @@ class PartCompiler(Compiler):
         return [_passes_with(self.state, NativeLowering, _PartLowering)]
 
 
+class _SeparateLower(_PartLower):
+    """Lowering of a part that LLVM does not inline."""
+
+    def setup_function(self, function: Any) -> None:
+        """Declare the part."""
+        super().setup_function(function)
+        self.function.attributes.add("noinline")
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _SeparateLowering(NativeLowering):
+    """Lowering of a part that LLVM does not inline."""
+
+    _name = "batchnav_separate_lowering"
+
+    @property
+    def lowering_class(self) -> type:
+        """The class that lowers."""
+        return _SeparateLower
+
+
+class SeparateCompiler(PartCompiler):
+    """Compiler of parts that a kernel has once, however many calls it has."""
+
+    def define_pipelines(self) -> list:
+        """numba's default passes with another lowering."""
+        return [_passes_with(self.state, NativeLowering, _SeparateLowering)]
+
+
 class LoopCompiler(Compiler):
     """Compiler of kernels with `prange` loops; loop bodies and their wrappers become parts."""
 

@@ -18,7 +18,7 @@ from numba.core.caching import IndexDataCacheFile
 
 from batchnav.runtime.cache import versioned_cache_folder
 from batchnav.runtime.kernels.compile_lock import compiled_once
-from batchnav.runtime.kernels.compiler import LoopCompiler, PartCompiler
+from batchnav.runtime.kernels.compiler import LoopCompiler, PartCompiler, SeparateCompiler
 from batchnav.runtime.kernels.cubins import CubinCache
 from batchnav.runtime.kernels.forks import refused_after_fork
 
@@ -39,7 +39,7 @@ def _not_for_literals(dispatcher):
     return dispatcher
 
 
-def _called_by_kernels(**options):
+def _called_by_kernels(compiler=PartCompiler, **options):
     """Decorator of functions that only compiled code calls.
 
     It omits the wrapper that unpacks Python objects, which takes a third of the compile time with NamedTuples of
@@ -50,7 +50,7 @@ def _called_by_kernels(**options):
         def refuse(*args, **kwargs):
             raise TypeError(f"{function.__name__}: called from Python, expected a call from a compiled function")
 
-        dispatcher = numba.njit(**_OPTIONS, **options, no_cpython_wrapper=True, pipeline_class=PartCompiler)(function)
+        dispatcher = numba.njit(**_OPTIONS, **options, no_cpython_wrapper=True, pipeline_class=compiler)(function)
         # Without these two assignments a call from Python would jump into the omitted wrapper.
         dispatcher._insert = lambda *entry, **kwargs: None
         dispatcher._compile_for_args = refuse
@@ -70,6 +70,9 @@ lean_function = _called_by_kernels(_nrt=False)
 """A `device_function` without reference counting, for arguments that are NamedTuples of arrays. Counting the references
 of every array in each call makes searches on the CPU 2 to 3 times slower. It must not allocate memory or be called from
 Python."""
+separate_function = _called_by_kernels(SeparateCompiler, _nrt=False, forceinline=False)
+"""A `lean_function` that is never inlined, for long searches and rare cases: a kernel with several calls of it has its
+machine code once, and compiles faster. Each call passes seven words per array."""
 inline_function = _called_by_kernels(_nrt=False, forceinline=True)
 """A `lean_function` that is inlined into its caller, for frequent calls with NamedTuples of arrays. A call that is not
 inlined passes seven words per array; with reference counting it is 10 times slower on the CPU."""

@@ -15,7 +15,7 @@ import torch
 
 from batchnav.errors import DeviceError
 from batchnav.runtime.kernels.compiler import LoopCompiler
-from batchnav.runtime.kernels.decorators import device_function, inline_function, lean_function
+from batchnav.runtime.kernels.decorators import device_function, inline_function, lean_function, separate_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
@@ -25,7 +25,7 @@ def _twice(values, i):
     return values[i] * np.float32(2)
 
 
-@lean_function
+@separate_function
 def _grown(values, i):
     return _twice(values, i) + np.float32(1)
 
@@ -49,6 +49,13 @@ def test_a_loop_of_parts_and_a_function_that_it_is_the_first_to_call():
     assert (out == 2.5 * values + 1).all()
     for kind, _ in _halved.signatures:
         assert _halved(np.dtype(kind.name).type(3), values) == 1.5
+
+
+def test_a_separate_function_is_in_the_machine_code_once():
+    _loop(np.zeros(1, np.float32), np.zeros(1, np.float32))
+    (code,) = _loop.inspect_asm().values()
+    own = {name: len(re.findall(rf"^\S*{name}\S*:$", code, re.MULTILINE)) for name in ("_grown", "_twice", "_halved")}
+    assert own == {"_grown": 1, "_twice": 0, "_halved": 0}
 
 
 class _Terms(NamedTuple):
