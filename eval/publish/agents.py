@@ -43,7 +43,7 @@ AGENTS = {
         *map(_evaluated, ("shortest_path", "map_planner", "map_planner_anticipation", "greedy")),
         *(_evaluated(policy.name) for policy in readme.POINTNAV),
         _trained("pointnav_waypoint_h200", "frames=104857600 initial_scan=True", " --seed 7"),
-        _trained("pointnav_waypoint_cpu", "frames=614400 seed=1", " --seed 1"),
+        _trained("pointnav_waypoint_cpu", "frames=102400 seed=1", " --seed 1"),
         _trained("pointnav_rgb_h200", "frames=300023808 sensors=rgb", " --seed 7"),
         _trained("pointnav_depth_cpu", "frames=5001216"),
     ),

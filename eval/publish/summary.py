@@ -43,9 +43,10 @@ TRAINED_BY = {
         "batchnav train --config pointnav_waypoint_small_cpu --init-from runs/first --env.map.anticipation occupancy "
         "--ppo.learning-rate 3e-4 --ppo.total-frames 61_440"
     ),
-    (614_400, "simple_cnn, depth+waypoint"): "batchnav train --config pointnav_waypoint_cpu --processes 1",
+    (102_400, "simple_cnn, depth+waypoint"): "batchnav train --config pointnav_waypoint_cpu",
+    (614_400, "simple_cnn, depth+waypoint"): "batchnav train --config pointnav_waypoint_ppo_cpu --processes 1",
     (3_201_024, "simple_cnn, depth+waypoint"): (
-        "batchnav train --config pointnav_waypoint_cpu --env.camera.height 24 --env.camera.width 24 "
+        "batchnav train --config pointnav_waypoint_ppo_cpu --env.camera.height 24 --env.camera.width 24 "
         "--env.map.anticipation '' "
         f"--scenes.houses 96 --policy.no-log-distance {_LOW_COEF} --ppo.total-frames 3_200_000"
     ),

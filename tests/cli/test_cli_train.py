@@ -19,7 +19,8 @@ def test_training_on_several_gpus_starts_torchrun(run, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(start.os, "execv", lambda program, words: started.append(words))
     monkeypatch.setenv("WORLD_SIZE", "1")  # set by schedulers for a single process
-    options = ("--device", "cpu", "--processes", "1", "--ppo.num-envs", "16", "--out", tmp_path / "run")
+    small = ("--config", "pointnav_depth_cpu", "--device", "cpu")
+    options = (*small, "--processes", "1", "--ppo.num-envs", "16", "--out", tmp_path / "run")
     run("train", "--gpus", "2", "--max-restarts", "3", *options)
     ((_, *words),) = started
     assert words[:6] == [
@@ -36,7 +37,7 @@ def test_training_on_several_gpus_starts_torchrun(run, tmp_path, monkeypatch):
         (("--processes", "3"), "ppo.num_envs: found 256, expected a multiple of the 3"),
     ):
         with pytest.raises(SystemExit, match=message):
-            run("train", *wrong)
+            run("train", *wrong, *small)
 
 
 def test_processes_of_a_configuration_apply_to_the_cpu_only(run, tmp_path, monkeypatch):

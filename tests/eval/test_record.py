@@ -12,7 +12,7 @@ from batchnav.config import load_config
 from batchnav.errors import ArgumentError
 from batchnav.runtime.bundled import find_config
 from batchnav.training import start
-from eval.record.run import POINTS, Options, curve_of, load_entries, main
+from eval.record.run import POINTS, ROOT, Options, curve_of, load_entries, main
 
 ENTRIES = load_entries()
 
@@ -31,6 +31,15 @@ def test_stages_of_an_entry_are_commands_of_train(name):
         assert getattr(found, stage.algorithm).total_frames == stage.frames
         assert found.init_from == ("" if before is None else str(before))
         before = Path(str(number))
+
+
+def test_make_train_has_the_options_of_the_entry_for_two_cores():
+    rows = (line.split(" := ") for line in (ROOT / "Makefile").read_text().splitlines())
+    variables = {words[0]: words[1] for words in rows if len(words) == 2}
+    stages = ENTRIES["pointnav_waypoint_cpu_092"].stages
+    assert [variables["FIRST"], variables["THEN"]] == [
+        f"{stage.options} --dagger.total-frames {stage.frames:_}" for stage in stages
+    ]
 
 
 def test_a_seed_that_misses_its_bar_is_a_row_with_its_curve(tmp_path, capsys):
