@@ -16,6 +16,7 @@ RUN := $(VENV)/bin/python
 CONSTRAINTS ?= $(CURDIR)/constraints.txt
 INSTALL := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) \
 	$(RUN) -m pip install --quiet --no-compile
+NEW_VENV = test -x $(RUN) || $(PYTHON) -m venv $(VENV) && $(INSTALL) pip
 # Byte code is cached for imported modules only, not for all installed ones.
 unexport PYTHONDONTWRITEBYTECODE
 # A machine with an NVIDIA GPU uses CUDA's compiler wheels and the GPU configuration. A CPU trains in two parts, with the
@@ -51,7 +52,7 @@ test: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 plain: $(VENV)/.installed-dev
-	NUMBA_DISABLE_JIT=1 $(RUN) -m pytest -m plain -k "not OpenGL"
+	NUMBA_DISABLE_JIT=1 $(RUN) -m pytest -m plain -k "not OpenGL" $$(grep -rl --include='test_*.py' 'mark[.]plain' tests)
 
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
@@ -73,12 +74,13 @@ lint: $(VENV)/.installed-dev
 	$(RUN) .ci/signatures
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) pip
+	$(NEW_VENV)
 	$(INSTALL) torch
 	$(INSTALL) --editable '.$(EXTRA)'
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
+# With all that `.installed` has.
+$(VENV)/.installed-dev: pyproject.toml constraints.txt
+	$(NEW_VENV)
 	$(INSTALL) --editable '.[dev]'
-	touch $@
+	touch $(VENV)/.installed $@
