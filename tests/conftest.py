@@ -13,6 +13,11 @@ import pytest
 
 # Threads that wait for work sleep: several processes share the cores, and spinning threads would take their time.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when OpenMP is loaded, so before PyTorch
+# The processes of pytest-xdist, and those that tests start, share the cores: threads that wait for one another on busy
+# cores take several times as long as one.
+os.environ.setdefault(
+    "OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
+)
 
 import torch
 
@@ -20,6 +25,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Reference data on third-party meshes, next to the checkout; most machines do not have it."""
 ORACLE = Path(__file__).parent / "data" / "oracle"
 """Reference data on batchnav's scenes; tests/data/oracle/README.md describes it."""
+THREADS = torch.get_num_threads()
+"""Most threads of PyTorch."""
 NEEDS = {
     "cuda": ("a CUDA device", torch.cuda.is_available),
     "shared": (f"reference data in {SHARED}", SHARED.is_dir),
@@ -68,8 +75,12 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Seed PyTorch before a test's fixtures, so that its networks do not depend on the tests that ran before it."""
+    """Seed PyTorch before a test's fixtures, so that its networks do not depend on the tests that ran before it.
+
+    Limit its threads too: numba raises their number when its own start.
+    """
     torch.manual_seed(0)
+    torch.set_num_threads(min(torch.get_num_threads(), THREADS))
 
 
 @pytest.hookimpl(wrapper=True)

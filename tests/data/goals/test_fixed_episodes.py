@@ -84,15 +84,17 @@ def test_episodes_fit_todays_scenes(split, scene_id):
     assert scene.navmesh.geodesic_distance(starts, goals) == pytest.approx(expected, abs=DISTANCE_TOLERANCE)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_greedy_fails_in_at_least_half(split):
+    """In the first three of the twenty houses; making all would take a minute."""
     episodes = load_episodes(FOLDER / f"{split}.json.gz")
-    names = sorted({e.scene_id for e in episodes})
+    names = sorted({e.scene_id for e in episodes})[:3]
+    episodes = [e for e in episodes if e.scene_id in names]
     scenes = load_all(names)
     check_episodes(episodes, dict(zip(names, scenes, strict=True)))
-    env = PointNavEnv(scenes, 200, "cpu", episodes=episode_table(episodes, names, "cpu"), height=4, width=4)
-    assert evaluate(GreedyAgent(env), env, 200)["success"].mean() <= 0.5
+    table = episode_table(episodes, names, "cpu")
+    env = PointNavEnv(scenes, len(episodes), "cpu", episodes=table, height=4, width=4)
+    assert evaluate(GreedyAgent(env), env, len(episodes))["success"].mean() <= 0.5
 
 
 # Episode files without view points: these are made anew and checked; the bundled files fit today's scenes
