@@ -47,11 +47,11 @@ CASES = {
     ),
     "pretrained, resized": (
         replace(ENV, sensors=("rgb", "depth")),
-        replace(SMALL, encoder="timm:vit_tiny_patch16_224", timm=TimmEncoder.Config("random", image_size=48)),
+        replace(SMALL, encoder="timm:test_vit", timm=TimmEncoder.Config("random", image_size=48)),
     ),
     "partly trained": (
         replace(ENV, sensors=("rgb",)),
-        replace(SMALL, encoder="timm:convnext_atto", timm=TimmEncoder.Config("random", unfreeze_last=1)),
+        replace(SMALL, encoder="timm:test_convnext", timm=TimmEncoder.Config("random", unfreeze_last=1)),
     ),
     "frozen trunk": (
         replace(ENV, sensors=("rgb",)),
@@ -70,7 +70,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+# The tests below compare files of the other three.
+@pytest.mark.parametrize("case", [case for case in CASES if case not in ("depth", "rgb", "waypoint and map")])
 def test_onnxruntime_computes_what_torch_does(case, tmp_path):
     with weights_follow():  # which `policy` makes
         agent = policy(*CASES[case])
