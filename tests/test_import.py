@@ -1,4 +1,4 @@
-"""`import batchnav` imports no other package, so that it is fast; `batchnav bench load` measures the time."""
+"""`import batchnav` imports no other package, so that it is fast."""
 
 import subprocess
 import sys

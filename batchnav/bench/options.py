@@ -13,18 +13,6 @@ SCENE = "house:121980"
 
 
 @dataclass(frozen=True)
-class LoadOptions:
-    """Options of `batchnav bench load`."""
-
-    scenes: tuple[str, ...] = (SCENE,)
-    """Scenes: house:7, house:0-3, mesh files, prepared scenes."""
-    repeats: int = bounded(9, 1, 100_000)
-    """Number of repeats of each measurement; the median is printed."""
-    record: bool = False
-    """Append the results to eval/results/load.jsonl."""
-
-
-@dataclass(frozen=True)
 class NavmeshOptions:
     """Options of `batchnav bench navmesh`."""
 

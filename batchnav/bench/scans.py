@@ -16,7 +16,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,6 @@ import torch
 
 from batchnav.bench import train
 from batchnav.bench.env import measure
-from batchnav.bench.load import timed
 from batchnav.bench.make_scans import make_scans
 from batchnav.bench.options import EnvOptions, TrainOptions
 from batchnav.bench.options import ScansOptions as Options
@@ -241,3 +240,10 @@ def _measure_goals(scene: Scene, options: Options, params: dict) -> list[dict]:
 
 def _num_envs(options: Options) -> int:
     return options.num_envs or (4096 if resolve_device(options.device).type == "cuda" else 64)
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Duration of a call, seconds."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

@@ -20,7 +20,6 @@ SUBCOMMANDS = {
     "env": "NavEnv.step, frames per second",
     "train": "end-to-end training, frames per second",
     "navmesh": "navmesh: queries per second, baking time in seconds",
-    "load": "scene loading, seconds",
     "scans": "scans of real size: loading, memory, frames per second",
 }
 """Descriptions of the benchmarks by name; each is a module of `batchnav.bench`."""

@@ -62,10 +62,9 @@ def pointnav_simulator(
     bank: SceneBank,
     num_envs: int,
     config: PointNavConfig | None = None,
-    body: BodyConfig | None = None,
     seed: int = 0,
     episodes: EpisodeTable | None = None,
 ) -> Simulator:
-    """A PointNav simulator without sensors. Arguments as in `NavEnv`."""
+    """A PointNav simulator of the default body, without sensors. Arguments as in `NavEnv`."""
     config = config or PointNavConfig()
-    return Simulator(bank, num_envs, body or BodyConfig(), lambda sim: PointNav(sim, config, episodes), seed)
+    return Simulator(bank, num_envs, BodyConfig(), lambda sim: PointNav(sim, config, episodes), seed)

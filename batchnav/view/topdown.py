@@ -133,35 +133,35 @@ class TopDownMap:
         self._draw.polygon(corners, fill=colour)
         self._draw.line([*corners, corners[0]], fill=PAPER, width=OVERSAMPLING)
 
-    def draw_goal(self, point: np.ndarray, radius: float = 0.2, colour: tuple = ORANGE) -> None:
+    def draw_goal(self, point: np.ndarray, radius: float = 0.2) -> None:
         """Draw a goal: a dot in a ring with the success radius in metres, at least 7 pixels."""
         x, y = self.to_pixels(point) * OVERSAMPLING
         ring = max(radius * self.pixels_per_metre, 7.0) * OVERSAMPLING
         dot = 3.0 * OVERSAMPLING
-        self._draw.ellipse([x - ring, y - ring, x + ring, y + ring], fill=PAPER, outline=colour, width=2 * OVERSAMPLING)
-        self._draw.ellipse([x - dot, y - dot, x + dot, y + dot], fill=colour)
+        self._draw.ellipse([x - ring, y - ring, x + ring, y + ring], fill=PAPER, outline=ORANGE, width=2 * OVERSAMPLING)
+        self._draw.ellipse([x - dot, y - dot, x + dot, y + dot], fill=ORANGE)
 
-    def draw_bodies(self, seen: SeenBodies, step: int, colour: tuple = PURPLE) -> None:
+    def draw_bodies(self, seen: SeenBodies, step: int) -> None:
         """Draw people and other moving bodies at a step, as discs, with their paths up to it.
 
         `seen`: arrays [S, ...] of the steps of an episode.
         """
         for k in present(seen, step):
-            self.draw_path(seen.position[: step + 1, k], colour, width=1.5)
+            self.draw_path(seen.position[: step + 1, k], PURPLE, width=1.5)
             (x, y), metres = self.to_pixels(seen.position[step, k]) * OVERSAMPLING, float(seen.radius[step, k])
             r = max(metres * self.pixels_per_metre, 2.0) * OVERSAMPLING
-            self._draw.ellipse([x - r, y - r, x + r, y + r], fill=colour, outline=PAPER, width=OVERSAMPLING)
+            self._draw.ellipse([x - r, y - r, x + r, y + r], fill=PURPLE, outline=PAPER, width=OVERSAMPLING)
 
-    def draw_view_points(self, points: np.ndarray, colour: tuple = AMBER) -> None:
+    def draw_view_points(self, points: np.ndarray) -> None:
         """Draw places f32 [K, 3] as small dots."""
         r = OVERSAMPLING
         for x, y in self.to_pixels(points) * OVERSAMPLING:
-            self._draw.ellipse([x - r, y - r, x + r, y + r], fill=colour)
+            self._draw.ellipse([x - r, y - r, x + r, y + r], fill=AMBER)
 
-    def draw_object(self, point: np.ndarray, colour: tuple = ORANGE) -> None:
+    def draw_object(self, point: np.ndarray) -> None:
         """Draw a square around the centre of an object."""
         (x, y), r = self.to_pixels(point) * OVERSAMPLING, 6.0 * OVERSAMPLING
-        self._draw.rectangle([x - r, y - r, x + r, y + r], outline=colour, width=2 * OVERSAMPLING)
+        self._draw.rectangle([x - r, y - r, x + r, y + r], outline=ORANGE, width=2 * OVERSAMPLING)
 
     def draw_picture(self, picture: Image.Image, column: float, row: float, side: float) -> None:
         """Draw a square RGBA picture over the plan; its corner and its side are in pixels of `image`."""

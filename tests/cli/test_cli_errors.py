@@ -41,7 +41,7 @@ from batchnav.procedural import BENCHMARK_HOUSE
         (("bench", "sim", "--num-envs", "4", str(10**30)), "--num-envs: found 10000"),
         (("bench", "sim", "--num-envs"), "--num-envs: found no value"),
         (("bench", "sim", "--noise", "nan"), "--noise: found nan"),
-        (("bench", "load", "--repeats", "0"), "--repeats: found 0"),
+        (("bench", "sim", "--repeats", "0"), "--repeats: found 0"),
         (("bench", "navmesh", "--batch", "0"), "--batch: found 0"),
         (("bench", "render", "--sizes", "-64"), "--sizes: found -64"),
         (("bench", "train", "--updates", "0"), "--updates: found 0"),
