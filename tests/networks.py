@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import torch
+from gymnasium import spaces
+
 from batchnav.config import from_dict
+from batchnav.policy import ActorCritic
 from batchnav.policy.config import PolicyConfig
 from batchnav.policy.encoder import SEResNet9
 
@@ -22,6 +26,17 @@ def policy_config(
         memory: {name: value for name, value in (("layers", layers), ("window", window), ("heads", heads)) if value},
     }
     return from_dict(PolicyConfig, shared | {name: settings for name, settings in sections.items() if settings})
+
+
+def random_policy(space: spaces.Dict, config: PolicyConfig, num_actions: int = 4) -> ActorCritic:
+    """A policy whose outputs depend on all inputs: a new one has nearly uniform actions and branches of zeros."""
+    torch.manual_seed(0)
+    policy = ActorCritic(space, spaces.Discrete(num_actions), config)
+    with torch.no_grad():
+        policy.actor.weight.mul_(100)
+        for parameter in policy.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return policy
 
 
 def sizes(visual_size: int = 512, **settings: int) -> tuple[PolicyConfig, SEResNet9.Config]:

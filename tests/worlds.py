@@ -1,5 +1,6 @@
 """Small scenes and episode files for tests."""
 
+import gzip
 import json
 
 import numpy as np
@@ -7,10 +8,39 @@ import trimesh
 
 from batchnav.data.episodes import Episode, Goal, rotation_of
 from batchnav.data.formats import EpisodeDataset
+from batchnav.scene.scene import make_scene
+from batchnav.types import TriangleMesh
 
 FLOOR = (6.0, 0.2, 8.0)
 """Size in x, y, z of the floor that `write_floor` makes around the origin, metres."""
 TOP = FLOOR[1] / 2
+
+
+def as_mesh(shape, **fields):
+    """A `TriangleMesh` of a mesh of trimesh, with further fields."""
+    return TriangleMesh(np.asarray(shape.vertices, np.float32), np.asarray(shape.faces, np.int32), **fields)
+
+
+def boxes(*bounds, **fields):
+    """The mesh of boxes (lowest corner, highest corner), metres."""
+    return as_mesh(trimesh.util.concatenate([trimesh.creation.box(bounds=pair) for pair in bounds]), **fields)
+
+
+def slab(name, side):
+    """The scene of a square slab around the origin, 0.2 m thick; `side` in metres."""
+    return make_scene(name, as_mesh(trimesh.creation.box((side, 0.2, side))))
+
+
+def write_packed(path, data):
+    """Write data as a packed JSON file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(json.dumps(data).encode()))
+    return path
+
+
+def read_packed(path):
+    """The data of a packed JSON file."""
+    return json.loads(gzip.decompress(path.read_bytes()))
 
 
 def write_floor(path, up="y"):

@@ -58,8 +58,6 @@ class ReferenceAgent:
     """`NavConfig.sensors` of its environment; empty: it acts without images."""
     map: MapConfig = field(default_factory=MapConfig)
     """`NavConfig.map` of its environment."""
-    knows_navmesh: bool = False
-    """True where it plans on the navmesh, which policies do not observe."""
     is_expert: bool = True
     """True where a policy can imitate it."""
 
@@ -89,14 +87,12 @@ REFERENCE_AGENTS: dict[str, ReferenceAgent] = {
         lambda env, radius: ForgetfulMapSearcherAgent(env), (WAYPOINT,), ("depth", WAYPOINT),
         MapConfig(initial_scan=True),
     ),
-    "shortest_path": ReferenceAgent("Shortest-path follower.", ShortestPathAgent, knows_navmesh=True),
-    "orca": ReferenceAgent("Shortest path; avoids people by ORCA.", OrcaAgent, knows_navmesh=True),
-    "wait_and_go": ReferenceAgent("Shortest path; waits for people.", WaitAndGoAgent, knows_navmesh=True),
-    "predictive": ReferenceAgent(
-        "Shortest path; steps aside of people, whose paths it knows.", PredictiveAgent, knows_navmesh=True
-    ),
-    "follower": ReferenceAgent("Shortest path to a person, and faces it.", FollowerAgent, knows_navmesh=True),
-    "frontier": ReferenceAgent("Frontier explorer.", lambda env, radius: FrontierAgent(env), knows_navmesh=True),
+    "shortest_path": ReferenceAgent("Shortest-path follower.", ShortestPathAgent),
+    "orca": ReferenceAgent("Shortest path; avoids people by ORCA.", OrcaAgent),
+    "wait_and_go": ReferenceAgent("Shortest path; waits for people.", WaitAndGoAgent),
+    "predictive": ReferenceAgent("Shortest path; steps aside of people, whose paths it knows.", PredictiveAgent),
+    "follower": ReferenceAgent("Shortest path to a person, and faces it.", FollowerAgent),
+    "frontier": ReferenceAgent("Frontier explorer.", lambda env, radius: FrontierAgent(env)),
 }  # fmt: skip
 """Reference agents by name. All choose discrete actions."""
 EXPERTS = tuple(name for name, agent in REFERENCE_AGENTS.items() if agent.is_expert)

@@ -14,6 +14,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from worlds import boxes
 
 from batchnav.agents.registry import agent_config, make_reference_agent
 from batchnav.agents.shortest_path import ShortestPathAgent
@@ -27,25 +28,14 @@ from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 from batchnav.tasks.episode_sampling import EpisodeTable
 from batchnav.tasks.goal_task import METRICS
 from batchnav.types import TriangleMesh
+from tests.tasks.rooms import make_room
 
 SOUTH_EAST, EAST, SOUTH = -3 * math.pi / 4, -math.pi / 2, math.pi
 
 
-def box(low, high):
-    """Vertices and faces of an axis-aligned box, counter-clockwise from outside."""
-    x, y, z = zip(low, high, strict=True)
-    vertices = [(x[i & 1], y[i >> 1 & 1], z[i >> 2]) for i in range(8)]
-    quads = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)]
-    faces = [triangle for a, b, c, d in quads for triangle in ((a, b, c), (a, c, d))]
-    return np.array(vertices, np.float32), np.array(faces, np.int32)
-
-
 @pytest.fixture(scope="module")
 def room():
-    floor, floor_faces = box((0.0, -0.2, 0.0), (6.0, 0.0, 6.0))
-    wall, wall_faces = box((2.9, 0.0, 0.0), (3.1, 2.5, 4.5))
-    mesh = TriangleMesh(np.concatenate([floor, wall]), np.concatenate([floor_faces, wall_faces + 8]))
-    return make_scene("room", mesh)
+    return make_room(wall=True)
 
 
 def make_env(room, episodes, num_envs=None, **options):
@@ -132,9 +122,7 @@ BODIES = [(turn, step) for turn in (5.0, 10.0, 15.0, 30.0) for step in (0.1, 0.2
 
 def play_all(agent, furniture, count, bodies, **options):
     """Metrics of an agent in a room from `count` starts for each body."""
-    parts = [box((0.0, -0.2, 0.0), (8.0, 0.0, 8.0)), *(box(*corners) for corners in furniture)]
-    faces = np.concatenate([faces + 8 * k for k, (_, faces) in enumerate(parts)])
-    room, found = make_scene("room", TriangleMesh(np.concatenate([part[0] for part in parts]), faces)), []
+    room, found = make_scene("room", boxes(((0.0, -0.2, 0.0), (8.0, 0.0, 8.0)), *furniture)), []
     for turn, step in bodies:
         episodes = starts_in(room, count, turn, int(turn + 10 * step))
         own = {"turn_angle_deg": turn, "forward_step": step, "success_distance": 0.5 * step + 0.05} | options

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import trimesh
 from geometry import AXES, hall, shell, slab, turned, write
+from worlds import as_mesh
 
 from batchnav.cli import data as cli
 from batchnav.data.scenes.asset import FileAxes, frame_of
@@ -18,7 +19,6 @@ from batchnav.errors import MeshError, NavMeshError
 from batchnav.procedural import FAMILIES
 from batchnav.scene import scene as scenes
 from batchnav.scene.axes import rotation_of
-from batchnav.types import TriangleMesh
 
 FURNITURE = [
     slab((0.3, 0, 0.3), (1.3, 2.0, 0.9)), slab((2.0, 0.7, 1.5), (3.8, 0.75, 2.5)), slab((4.6, 0, 0.4), (5.7, 0.8, 3.0)),
@@ -29,10 +29,6 @@ FURNITURE = [
 
 def furnished(room):
     return trimesh.util.concatenate([room, *FURNITURE])
-
-
-def mesh_of(room):
-    return TriangleMesh(room.vertices.astype(np.float32), room.faces.astype(np.int32))
 
 
 def warnings_in_file(mesh, up, frame=None):
@@ -81,7 +77,7 @@ def furnished_room(shape, solid, seed):
         room.invert()
         if seed % 3 == 0:
             room.update_faces(room.triangles_center[:, 1] < height - 0.01)
-    return mesh_of(trimesh.util.concatenate([room, *furniture_of(*shape, np.random.default_rng(seed))]))
+    return as_mesh(trimesh.util.concatenate([room, *furniture_of(*shape, np.random.default_rng(seed))]))
 
 
 def test_the_axis_of_forty_furnished_rooms_is_never_wrong():
@@ -107,7 +103,7 @@ ROOMS = {"walls with thickness": hall, "single faces": shell, "no ceiling": lamb
 @pytest.mark.parametrize("up", AXES)
 @pytest.mark.parametrize("kind", ROOMS)
 def test_the_axis_of_a_furnished_room_is_found(kind, up):
-    room = mesh_of(furnished(ROOMS[kind]()))
+    room = as_mesh(furnished(ROOMS[kind]()))
     assert not warnings_in_file(room, up, frame_of(up))
     found = warnings_in_file(room, up)
     if up == "y":
@@ -119,36 +115,36 @@ def test_the_axis_of_a_furnished_room_is_found(kind, up):
 
 @pytest.mark.parametrize("given, right", [("z", "-z"), ("-x", "x"), ("z", "y"), ("x", "-y"), ("y", "-z")])
 def test_the_axis_is_that_of_the_file_where_another_one_was_given(given, right):
-    (found,) = warnings_in_file(mesh_of(furnished(hall())), right, frame_of(given))
+    (found,) = warnings_in_file(as_mesh(furnished(hall())), right, frame_of(given))
     assert f"`batchnav data import --up {right}`" in found
 
 
 def test_without_the_frame_of_the_file_no_axis_is_named():
-    room = mesh_of(furnished(hall()))
+    room = as_mesh(furnished(hall()))
     (found,) = mesh_warnings(room._replace(vertices=room.vertices * np.float32([1, -1, -1])), "m")
     assert found.endswith("is +Y up? `batchnav data import --up AXIS` and `load_scene(up=...)` turn it")
 
 
 @pytest.mark.parametrize("room", [hall(), shell(), shell(ceiling=False), hall(12.0, 9.0, 4.0)])
 def test_an_empty_room_is_no_warning(room):
-    assert not list(mesh_warnings(mesh_of(room), "m", FileAxes()))
+    assert not list(mesh_warnings(as_mesh(room), "m", FileAxes()))
 
 
 def test_an_empty_room_with_a_ceiling_is_not_called_upside_down():
     for room in (hall(), shell()):
-        assert not warnings_in_file(mesh_of(room), "-y")
+        assert not warnings_in_file(as_mesh(room), "-y")
 
 
 def test_beams_lamps_and_low_ceilings_are_no_warning():
     """An empty room 2.6 m high: things hang above head height, from a third of its ceiling."""
     beams = [slab((x, 2.2, 0), (x + 0.5, 2.6, 4)) for x in (0.5, 2.0, 3.5, 5.0)]
-    assert not list(mesh_warnings(mesh_of(trimesh.util.concatenate([hall(), *beams])), "m", FileAxes()))
+    assert not list(mesh_warnings(as_mesh(trimesh.util.concatenate([hall(), *beams])), "m", FileAxes()))
 
 
 def test_an_upright_room_with_reversed_windings_is_flipped_not_turned():
     for room in (shell(), shell(ceiling=False), furnished(shell(ceiling=False))):
         room.invert()
-        (found,) = mesh_warnings(mesh_of(room), "m", FileAxes())
+        (found,) = mesh_warnings(as_mesh(room), "m", FileAxes())
         assert "--flip" in found and "--up" not in found
 
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import trimesh
+from worlds import as_mesh, slab
 
 from batchnav.config import from_dict
 from batchnav.data.scenes.load import load_scene, load_scenes
@@ -24,7 +24,6 @@ from batchnav.tasks.goal_task import advance
 from batchnav.tasks.pointnav import PointNav, PointNavConfig
 from batchnav.training.config import TrainingConfig
 from batchnav.training.environment import make_environment
-from batchnav.types import TriangleMesh
 
 N = 6
 SMALL = {"height": 8, "width": 8}
@@ -42,12 +41,6 @@ class Short(PointNav):
     """Another task."""
 
     Config = ShortConfig
-
-
-def floor(name, size):
-    """A square slab. A slab of 1.6 m has no island of the required size."""
-    box = trimesh.creation.box((size, 0.2, size))
-    return make_scene(name, TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
 
 
 @pytest.fixture(scope="module")
@@ -109,14 +102,14 @@ def test_final_observations_are_optional(bank):
 
 def test_a_scene_without_episodes_is_refused_at_once():
     """At any position in the bank, and with any number of agents."""
-    scenes = [floor("wide", 8.0), floor("narrow", 1.6), floor("broad", 9.0)]
+    scenes = [slab("wide", 8.0), slab("narrow", 1.6), slab("broad", 9.0)]
     for num_envs in (1, 7):
         with pytest.raises(NoEpisodesError, match="'narrow': no episode found in 1000 tries"):
             NavEnv(scenes, num_envs, "cpu", **SMALL)
 
 
 def test_the_error_names_all_scenes_without_episodes():
-    scenes = [floor("narrow", 1.6), floor("wide", 8.0), floor("small", 1.5), floor("tight", 1.7)]
+    scenes = [slab("narrow", 1.6), slab("wide", 8.0), slab("small", 1.5), slab("tight", 1.7)]
     with pytest.raises(NoEpisodesError, match="scenes 'narrow', 'small', 'tight': no episode found") as error:
         NavEnv(scenes, 4, "cpu", **SMALL)
     assert error.value.scenes == ("narrow", "small", "tight")
@@ -146,7 +139,7 @@ def test_training_leaves_out_scenes_without_episodes(caplog, tmp_path):
 
 def test_a_streamed_scene_without_episodes_is_left_out(caplog):
     """One warning names it; no agent is sent there, at the start or later; the other scenes are visited."""
-    scenes = {scene.name: scene for scene in [*(floor(f"wide{k}", 8.0 + k) for k in range(4)), floor("narrow", 1.6)]}
+    scenes = {scene.name: scene for scene in [*(slab(f"wide{k}", 8.0 + k) for k in range(4)), slab("narrow", 1.6)]}
     sizes = list(map(SceneSize.of, scenes.values()))
     for seed, of_slots in ((0, sizes), (1, sizes), (0, SceneSize.largest(sizes)), (1, SceneSize.largest(sizes))):
         caplog.clear()
@@ -167,8 +160,8 @@ def test_a_streamed_scene_without_episodes_is_left_out(caplog):
 
 def test_a_slot_whose_scenes_have_no_episodes_stays_empty():
     """The group that it was for takes a spare one. Then no slot is left that a scene with episodes fits."""
-    scenes = {scene.name: scene for scene in [floor(f"wide{k}", 8.0 + 4 * k) for k in range(4)]}
-    scenes |= {scene.name: scene for scene in [floor(f"narrow{k}", 1.6) for k in range(3)]}
+    scenes = {scene.name: scene for scene in [slab(f"wide{k}", 8.0 + 4 * k) for k in range(4)]}
+    scenes |= {scene.name: scene for scene in [slab(f"narrow{k}", 1.6) for k in range(3)]}
     env = PointNavEnv(
         SceneStream(list(scenes), scenes.__getitem__, list(map(SceneSize.of, scenes.values())), 3), 2, "cpu", **SMALL
     )
@@ -179,7 +172,7 @@ def test_a_slot_whose_scenes_have_no_episodes_stays_empty():
 
 
 def test_a_stream_without_any_episodes_is_refused():
-    scenes = {name: floor(name, 1.6) for name in ("narrow", "small", "tight")}
+    scenes = {name: slab(name, 1.6) for name in ("narrow", "small", "tight")}
     capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
     with pytest.raises(NoEpisodesError, match="no episode found"):
         PointNavEnv(SceneStream(list(scenes), scenes.__getitem__, capacity, 2), 2, "cpu", **SMALL)
@@ -215,8 +208,7 @@ def test_scenes_are_scenes(scenes):
 
 def test_a_body_has_the_navmesh_that_was_baked_for_it():
     """A baked navmesh is baked again for another body; that of a file is refused."""
-    box = trimesh.creation.box((8.0, 0.2, 8.0))
-    mesh = TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32))
+    mesh = as_mesh(trimesh.creation.box((8.0, 0.2, 8.0)))
     scene = make_scene("slab", mesh, settings=NavMeshSettings(agent_radius=0.3, agent_height=1.0))
     env = NavEnv([scene], 1, "cpu", **SMALL)
     assert env.bank.scenes[0].navmesh.settings == NavMeshSettings() and scene.navmesh.settings.agent_radius == 0.3
@@ -236,7 +228,7 @@ def test_a_procedural_scene_fits_the_body_of_its_environment():
 
 def test_streamed_scenes_have_their_appearance():
     """Normals of streamed scenes equal those of the scenes alone."""
-    scenes = {scene.name: scene for scene in (floor(f"wide{k}", 8.0 + k) for k in range(4))}
+    scenes = {scene.name: scene for scene in (slab(f"wide{k}", 8.0 + k) for k in range(4))}
     capacity = SceneSize.largest(map(SceneSize.of, scenes.values()))
     stream = SceneStream(list(scenes), scenes.__getitem__, capacity, 3, 0)
     env = NavEnv(stream, 4, "cpu", sensors=("normals",), max_steps=2, camera_pitch_deg=-60.0, **SMALL)

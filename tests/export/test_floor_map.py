@@ -8,6 +8,7 @@ import torch
 import trimesh
 import yaml
 from scipy.ndimage import binary_dilation, binary_erosion, label
+from worlds import boxes
 
 import batchnav
 from batchnav.cli import main
@@ -21,7 +22,6 @@ from batchnav.export.ros_map import agent_map, describe, floor_map
 from batchnav.mapping.state import CELLS, SIDE, MapLayers
 from batchnav.scene.ros_map import RosMap, write_map
 from batchnav.scene.scene import make_scene
-from batchnav.types import TriangleMesh
 
 
 def occupancy_grid(path):
@@ -50,13 +50,6 @@ def value_at(grid, x, y):
     cells, resolution, (x0, y0, yaw) = grid
     assert yaw == 0.0
     return int(cells[int(np.floor((y - y0) / resolution)), int(np.floor((x - x0) / resolution))])
-
-
-def boxes(*bounds):
-    """A scene of boxes; bounds are two corners, x y z, metres."""
-    parts = [trimesh.creation.box(bounds=pair) for pair in bounds]
-    merged = trimesh.util.concatenate(parts)
-    return TriangleMesh(np.asarray(merged.vertices, np.float32), np.asarray(merged.faces, np.int32))
 
 
 @pytest.fixture(scope="module")

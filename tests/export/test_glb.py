@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import trimesh
 from scipy.spatial.transform import Rotation
+from worlds import as_mesh
 
 import batchnav
 from batchnav.cli import main
@@ -68,8 +69,7 @@ def test_it_reads_back_equal(tmp_path, make):
 
 
 def test_a_mesh_without_a_surface(tmp_path):
-    box = trimesh.creation.box((1, 2, 3))
-    mesh = TriangleMesh(np.asarray(box.vertices, np.float32), np.asarray(box.faces, np.int32))
+    mesh = as_mesh(trimesh.creation.box((1, 2, 3)))
     assert save_glb(mesh, tmp_path / "box.glb") == 1
     found = load_mesh(tmp_path / "box.glb")
     assert found.surface is None and len(found.faces) == 12

@@ -1,9 +1,10 @@
-"""A new memory is one class and one line in MEMORIES; its state may have another structure than the LSTM's."""
+"""Memories besides the LSTM: one of our own, which is one class and one line in MEMORIES, and the transformer."""
 
 from typing import NamedTuple
 
 import pytest
 import torch
+from networks import policy_config
 from torch import nn
 from toys import RememberBit
 
@@ -53,38 +54,66 @@ def gru(monkeypatch):
     monkeypatch.setitem(MEMORIES, "gru", EpisodicGRU)
 
 
-CONFIG = PolicyConfig(memory="gru", hidden_size=16, embedding_size=6)
+CONFIGS = {
+    "gru": PolicyConfig(memory="gru", hidden_size=16, embedding_size=6),
+    "transformer": policy_config(memory="transformer", hidden_size=16, layers=2, heads=2, window=8, embedding_size=6),
+}
 
 
-def make(**changes):
-    env = RememberBit(16)
+@pytest.fixture(params=CONFIGS)
+def memory(request):
+    return request.param
+
+
+def make(memory="gru", num_envs=16, device="cpu", graphs=False, **changes):
+    env = RememberBit(num_envs, device=device)
+    env.capturable = False  # the toy allocates; on CUDA the optimiser step is a graph
     torch.manual_seed(0)
-    policy = ActorCritic(env.single_observation_space, env.single_action_space, CONFIG)
-    ppo = PPOConfig(num_envs=16, rollout_steps=8, minibatches=2, optimizer="adamw", learning_rate=1e-2, **changes)
-    return PPO(policy, env, ppo)
+    policy = ActorCritic(env.single_observation_space, env.single_action_space, CONFIGS[memory])
+    settings = {"rollout_steps": 16, "minibatches": 2, "optimizer": "adamw", "learning_rate": 1e-2, **changes}
+    return PPO(policy, env, PPOConfig(num_envs=num_envs, **settings), graphs=graphs)
 
 
-def test_it_trains_and_resumes(tmp_path):
+def test_all_its_weights_learn():
     learner = make()
     before = [parameter.clone() for parameter in learner.policy.body.parameters()]
     learner.update(0.01)
     assert all((new != old).any() for new, old in zip(learner.policy.body.parameters(), before, strict=True))
+    assert learner.state.extra["steps"].max() > 1
+
+
+def test_a_transformer_learns_to_remember():
+    """Without memory the mean return of an episode is 0.5."""
+    learner = make("transformer", 64, epochs=2, minibatches=4, learning_rate=2e-3, gamma=0.9)
+    for _ in range(60):
+        stats = learner.update(0.0).read()
+    assert stats["episode/return"] > 0.95
+
+
+def test_it_resumes_bit_for_bit(memory, tmp_path):
+    learner, again = make(memory), make(memory)
+    learner.update(0.01)
     torch.save(learner.state_dict(), tmp_path / "resume.pt")
-    again = make()
     again.load_state_dict(torch.load(tmp_path / "resume.pt", weights_only=True))
-    assert again.state.extra["steps"].equal(learner.state.extra["steps"]) and learner.state.extra["steps"].max() > 1
+    for found, expected in zip(state_tensors(again.state), state_tensors(learner.state), strict=True):
+        assert found.equal(expected)
     for found, expected in zip(again.update(0.5).losses.values(), learner.update(0.5).losses.values(), strict=True):
         assert found.equal(expected)
+    state = learner.state_dict()
+    count = len(state["own"]["memory"])
+    with pytest.raises(CheckpointError, match=rf"resume state: .*memory: found {count - 1} tensors, expected {count}"):
+        again.load_state_dict(state | {"own": {**state["own"], "memory": state["own"]["memory"][:-1]}})
 
 
-def test_evaluate_sees_what_act_saw():
-    learner = make()
+def test_evaluate_sees_what_act_saw(memory):
+    """Rollouts over ends of episodes; the second one begins from the state of the first."""
+    learner = make(memory)
+    learner.update(0.0)  # blocks of a transformer are not the identity any more
     learner.collect()
-    rollout, T = learner.rollout, learner.rollout.num_steps
-    envs = torch.tensor([3, 8, 1])
+    rollout, T, envs = learner.rollout, learner.rollout.num_steps, torch.tensor([3, 8, 1])
     obs = {name: rollout.take_obs(name, envs) for name in rollout.obs}
     state0 = learner.policy.body.take(rollout.state0, envs)
-    assert state0.hidden.shape == (3, 16) and state0.extra["steps"].shape == (3, 1)
+    assert all(len(tensor) == 3 for tensor in state_tensors(state0))
     seen = learner.policy.evaluate(
         obs, rollout.prev_action[:T, envs], rollout.start[:T, envs], state0, rollout.action[:, envs]
     )
@@ -92,16 +121,26 @@ def test_evaluate_sees_what_act_saw():
     torch.testing.assert_close(seen.value, rollout.value[:, envs], atol=1e-5, rtol=1e-5)
 
 
-def test_it_is_saved_and_acts(tmp_path):
-    policy = make().policy
-    save_policy(policy, tmp_path / "policy.safetensors")
-    agents = [PolicyAgent(policy), load_policy(tmp_path / "policy.safetensors")]
+def test_it_is_saved_and_acts(memory, tmp_path):
+    learner = make(memory)
+    learner.update(0.0)
+    save_policy(learner.policy, tmp_path / "policy.safetensors")
+    agents = [PolicyAgent(learner.policy), load_policy(tmp_path / "policy.safetensors")]
     for agent in agents:
         agent.reset(4)
-    for _ in range(3):
-        cue = torch.randn(4, 2)
-        found, expected = (agent.act({"cue": cue}) for agent in agents)
+    for _ in range(20):
+        cue, start = torch.randn(4, 2), torch.rand(4) < 0.1
+        found, expected = (agent.act({"cue": cue}, start) for agent in agents)
         assert found.equal(expected)
+
+
+@pytest.mark.cuda
+def test_cuda_graphs_replay_a_transformer():
+    losses = []
+    for graphs in (False, True):
+        learner = make("transformer", 64, "cuda", graphs, rollout_steps=8, optimizer="lamb", learning_rate=5e-4)
+        losses.append([learner.update(0.0).read()["loss/loss"] for _ in range(4)])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
 
 
 def test_a_state_of_another_memory_is_refused():

@@ -20,6 +20,7 @@ from batchnav.mapping.search_mapper import search_cuda
 from batchnav.mapping.state import SIDE
 from batchnav.runtime.kernels.arrays import view
 from batchnav.sim.bodies import FORWARD, STOP
+from tests.tasks.rooms import metrics_of
 
 N = 4
 HOUSE = "house:100003"
@@ -175,15 +176,8 @@ def test_map_searcher_with_the_masks_of_a_detector(house):
 
 
 def test_map_searcher_finds_most_goals(house):
-    env, agent = searching(house, n=8)
-    observation, _ = env.reset()
-    agent.reset(8)
-    start, ended = torch.ones(8, dtype=torch.bool), []
-    for _ in range(150):
-        observation, _, terminated, truncated, info = env.step(agent.act(observation, start))
-        start = terminated | truncated
-        ended += info["episode"]["success"][start].tolist()
-    assert len(ended) >= 8 and np.mean(ended) >= 0.75
+    ended = metrics_of("map_searcher", searching(house, n=8)[0], 150)
+    assert len(ended) >= 8 and ended.mean() >= 0.75
 
 
 def test_map_searcher_stops_at_goals_with_large_steps_and_turns(house):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from networks import policy_config
+from networks import policy_config, random_policy
 
 from batchnav.config import from_dict, to_dict
 from batchnav.errors import ConfigError
@@ -24,13 +24,7 @@ SPACE = spaces.Dict({"depth": spaces.Box(0.0, 1.0, (1, 16, 16)), "goal": spaces.
 
 
 def make(config=SMALL, space=SPACE, num_actions=4):
-    torch.manual_seed(0)
-    policy = ActorCritic(space, spaces.Discrete(num_actions), config)
-    with torch.no_grad():  # heads that say something
-        policy.actor.weight.mul_(100)
-        for parameter in policy.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
-    return policy
+    return random_policy(space, config, num_actions)
 
 
 def sequence(T, B, seed=1):

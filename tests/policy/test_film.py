@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from networks import policy_config
+from networks import policy_config, random_policy
 from torch.nn import functional as F
 
 from batchnav.config import to_dict
@@ -28,14 +28,7 @@ BOTH_ENCODERS = pytest.mark.parametrize("encoder", ["se_resnet9", "simple_cnn"])
 
 
 def make(config=FILM, space=SPACE):
-    """A policy whose outputs depend on all inputs: a new one has nearly uniform actions and branches of zeros."""
-    torch.manual_seed(0)
-    policy = ActorCritic(space, spaces.Discrete(4), config)
-    with torch.no_grad():
-        policy.actor.weight.mul_(100)
-        for parameter in policy.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
-    return policy
+    return random_policy(space, config)
 
 
 def images(*size, seed=1):

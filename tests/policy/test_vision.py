@@ -14,7 +14,6 @@ from batchnav.policy.weights import load_weights
 
 WIDTH, SIDE = 8, 32
 NORM = 1e-3  # of features: the policy adds 1e-5 to variances
-ROUNDED = 0.05  # of predictions: weights in bfloat16
 
 
 @pytest.fixture(scope="module")

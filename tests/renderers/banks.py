@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 import trimesh
+from worlds import as_mesh
 
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import to_device
@@ -35,10 +36,6 @@ def soup(count, seed, size=0.5):
     rng = np.random.default_rng(seed)
     corners = rng.uniform(-4, 4, (count, 1, 3)) + rng.normal(0, size, (count, 3, 3))
     return TriangleMesh(corners.reshape(-1, 3).astype(np.float32), np.arange(3 * count, dtype=np.int32).reshape(-1, 3))
-
-
-def as_mesh(shape: trimesh.Trimesh) -> TriangleMesh:
-    return TriangleMesh(np.asarray(shape.vertices, np.float32), np.asarray(shape.faces, np.int32))
 
 
 def room(size=(6.0, 3.0, 8.0)) -> TriangleMesh:

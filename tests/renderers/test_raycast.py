@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 import trimesh
-from banks import as_mesh, assert_close, bank_of, render, room, soup, tensors
+from banks import assert_close, bank_of, render, room, soup, tensors
 from numba import njit
 from numba import types as nb
 from parity import near_edges
 from render_reference import pixel_directions, visibility_reference
+from worlds import as_mesh
 
 from batchnav.geometry.pose import camera_axes, pixel_ray, tan_half
 from batchnav.procedural import BENCHMARK_HOUSE, make_house

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 import trimesh
-from banks import DEPTH_ERROR, SILHOUETTES, as_mesh, assert_close, bank_of, render, room, soup, tensors
+from banks import DEPTH_ERROR, SILHOUETTES, assert_close, bank_of, render, room, soup, tensors
 from render_reference import pixel_directions, render_reference
+from worlds import as_mesh
 
 from batchnav.data.scenes.load import load_scene
 from batchnav.errors import ArgumentError, DeviceError

@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 import pytest
-import trimesh
+from worlds import boxes
 
 from batchnav.data.scenes.load import load_scene
 from batchnav.geometry.pose import point_at
@@ -13,7 +13,6 @@ from batchnav.scene.goal_data import field_distance, goal_data
 from batchnav.scene.goal_field import CELL
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import make_scene
-from batchnav.types import TriangleMesh
 
 TURN = 2 * CELL * 0.5**0.5
 """Metres that a path may be longer for each corner: it turns at a node, which is half a column's diagonal away."""
@@ -44,9 +43,7 @@ def field_at(navmesh, view_points, points):
 
 def floors(*bounds):
     """A scene of floors at y = 0, each from (x, z) to (x, z)."""
-    boxes = [trimesh.creation.box(bounds=[(x, -0.2, z), (to_x, 0.0, to_z)]) for x, z, to_x, to_z in bounds]
-    mesh = trimesh.util.concatenate(boxes)
-    return make_scene("floors", TriangleMesh(mesh.vertices.astype(np.float32), mesh.faces.astype(np.int32)))
+    return make_scene("floors", boxes(*(((x, -0.2, z), (to_x, 0.0, to_z)) for x, z, to_x, to_z in bounds)))
 
 
 def test_distances_around_a_corner():

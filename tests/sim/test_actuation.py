@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-import trimesh
 from scipy import stats
+from worlds import boxes
 
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
@@ -14,7 +14,6 @@ from batchnav.scene.bank import SceneBank
 from batchnav.scene.scene import make_scene
 from batchnav.sim.bodies import CUT_OFF, FORWARD, LEFT, MEANS_AND_VARIANCES, RIGHT, STOP
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.types import TriangleMesh
 
 N = 20_000
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -27,8 +26,7 @@ KEPT_VARIANCE = stats.truncnorm(-CUT_OFF, CUT_OFF).var()
 
 @pytest.fixture(scope="module")
 def floor():
-    slab = trimesh.creation.box(bounds=[(0.0, -0.2, 0.0), (12.0, 0.0, 12.0)])
-    return make_scene("floor", TriangleMesh(slab.vertices.astype(np.float32), slab.faces.astype(np.int32)))
+    return make_scene("floor", boxes(((0.0, -0.2, 0.0), (12.0, 0.0, 12.0))))
 
 
 def make(scene, n=N, place=CENTRE, heading=HEADING, device="cpu", seed=0, **options):

@@ -5,15 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-import trimesh
+from worlds import slab
 
 from batchnav.config import from_dict
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ArgumentError, ConfigError
-from batchnav.scene.scene import make_scene
 from batchnav.sim.bodies import FORWARD, LEFT, LOOK_DOWN, LOOK_UP, RIGHT, BodyConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.types import TriangleMesh
 from batchnav.view.topdown import navigable_triangles
 
 ROUNDING = 1e-4
@@ -28,8 +26,7 @@ STAND = (-1.0, 0.0)
 @pytest.fixture(scope="module")
 def room():
     """A floor of 6 m x 6 m, centred on the origin."""
-    slab = trimesh.creation.box((6.0, 0.2, 6.0))
-    return make_scene("room", TriangleMesh(slab.vertices.astype(np.float32), slab.faces.astype(np.int32)))
+    return slab("room", 6.0)
 
 
 def make(room, heading, device="cpu", task="flee", n=1, start=(0.0, 0.0), goal=(2.0, 2.0), **options):

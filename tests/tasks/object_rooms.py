@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import torch
-import trimesh
+from worlds import boxes
 
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import make_scene
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.types import Material, Surface, TriangleMesh
+from batchnav.types import Material, Surface
 from tests.tasks.rooms import make_room
 
 CATEGORIES = ("chair", "bed")
@@ -44,23 +44,19 @@ def object_room():
 
 def corridor(length=12.0):
     """An empty floor, 1 m wide, along x from 0 to `length` metres."""
-    box = trimesh.creation.box(bounds=[(0.0, -0.2, 0.0), (length, 0.0, 1.0)])
-    return make_scene("corridor", TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
+    return make_scene("corridor", boxes(((0.0, -0.2, 0.0), (length, 0.0, 1.0))))
 
 
 def furnished():
     """A floor with two boxes on it, a chair (object 1) and a bed (object 2), as a mesh with ids; goals by hand."""
-    boxes = [
-        trimesh.creation.box(bounds=bounds)
-        for bounds in (
-            [(0.0, -0.2, 0.0), (6.0, 0.0, 6.0)], [(1.0, 0.0, 1.0), (1.5, 1.0, 1.5)], [(4.0, 0.0, 1.0), (4.5, 1.0, 1.5)],
-        )
-    ]  # fmt: skip
-    mesh, ids = trimesh.util.concatenate(boxes), np.repeat(np.arange(3, dtype=np.int32), BOX)
+    ids = np.repeat(np.arange(3, dtype=np.int32), BOX)
     surface = Surface(
         np.zeros(len(ids), np.int32), (Material(),), object_id=ids, category=ids, categories=("", *CATEGORIES)
     )
-    mesh = TriangleMesh(mesh.vertices.astype(np.float32), mesh.faces.astype(np.int32), surface=surface)
+    mesh = boxes(
+        ((0.0, -0.2, 0.0), (6.0, 0.0, 6.0)), ((1.0, 0.0, 1.0), (1.5, 1.0, 1.5)), ((4.0, 0.0, 1.0), (4.5, 1.0, 1.5)),
+        surface=surface,
+    )  # fmt: skip
     return with_objects(make_scene("furnished", mesh), ("chair", 1, [(1.25, 2.0)]), ("bed", 2, [(4.25, 2.0)]))
 
 

@@ -11,24 +11,23 @@ import math
 
 import numpy as np
 import torch
-import trimesh
+from worlds import boxes
 
+from batchnav.agents.registry import make_reference_agent
 from batchnav.data.episodes import Episode, Goal
 from batchnav.scene.scene import make_scene
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.types import TriangleMesh
 from batchnav.view.topdown import navigable_triangles
 
 
 def make_room(wall, bed=False):
     """The scene of a room, with or without the wall, and a bed of 3 x 2.4 m on whose top agents could walk."""
-    boxes = [trimesh.creation.box(bounds=[(0.0, -0.2, 0.0), (6.0, 0.0, 6.0)])]
+    parts = [((0.0, -0.2, 0.0), (6.0, 0.0, 6.0))]
     if wall:
-        boxes.append(trimesh.creation.box(bounds=[(2.9, 0.0, 0.0), (3.1, 2.5, 4.5)]))
+        parts.append(((2.9, 0.0, 0.0), (3.1, 2.5, 4.5)))
     if bed:
-        boxes.append(trimesh.creation.box(bounds=[(0.2, 0.0, 0.2), (3.2, 0.5, 2.6)]))
-    mesh = trimesh.util.concatenate(boxes)
-    return make_scene("room", TriangleMesh(mesh.vertices.astype(np.float32), mesh.faces.astype(np.int32)))
+        parts.append(((0.2, 0.0, 0.2), (3.2, 0.5, 2.6)))
+    return make_scene("room", boxes(*parts))
 
 
 def extent(scene):
@@ -45,16 +44,16 @@ def starts(scene, rows, device="cpu"):
     return EpisodeTable(torch.zeros(len(rows), dtype=torch.int32, device=device), point, heading, point)
 
 
-def successes(env, agent, steps):
-    """Successes of the episodes that end within some steps of an agent."""
-    observation, _ = env.reset()
+def metrics_of(name, env, steps, metrics=("success",)):
+    """Metrics of the episodes that end within some steps of a reference agent, f64 [E, len(metrics)]."""
+    agent, (observation, _) = make_reference_agent(name, env), env.reset()
     agent.reset(env.num_envs)
     started, ended = torch.ones(env.num_envs, dtype=torch.bool, device=env.device), []
     for _ in range(steps):
-        observation, _, terminated, _, info = env.step(agent.act(observation, started))
-        started = terminated.clone()
-        ended += info["episode"]["success"][terminated].tolist()
-    return ended
+        observation, _, terminated, truncated, info = env.step(agent.act(observation, started))
+        started = terminated | truncated
+        ended += torch.stack([info["episode"][metric][started] for metric in metrics], 1).tolist()
+    return np.array(ended)
 
 
 def play(env, actions):

@@ -2,15 +2,14 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
-from batchnav.agents.registry import agent_config, make_reference_agent
+from batchnav.agents.registry import agent_config
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
-from tests.tasks.rooms import make_room, walker_episode
+from tests.tasks.rooms import make_room, metrics_of, walker_episode
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +111,6 @@ def test_sampled_episodes_start_on_the_floor():
 def test_the_reference_agent_finds_and_follows(room):
     config = agent_config("follower", PRESETS["follow_houses"])
     env = NavEnv([room], 16, "cpu", task="follow", config=config, max_steps=100, seed=2)
-    agent = make_reference_agent("follower", env)
-    observation, _ = env.reset()
-    agent.reset(16)
-    started, ended = torch.ones(16, dtype=torch.bool), []
-    for _ in range(100):
-        observation, _, terminated, truncated, info = env.step(agent.act(observation, started))
-        started = terminated | truncated
-        ended += torch.stack([info["episode"][name][started] for name in ("found", "following_rate")], 1).tolist()
-    found, rate = np.mean(ended, 0)
+    ended = metrics_of("follower", env, 100, ("found", "following_rate"))
+    found, rate = ended.mean(0)
     assert len(ended) >= 16 and found > 0.9 and rate > 0.2

@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import torch
 from rooms import make_room
+from worlds import slab
 
 from batchnav.config import from_dict, load_config, to_dict
 from batchnav.data.scenes.load import load_scene
@@ -88,27 +88,13 @@ def test_only_agents_that_began_an_episode_are_queued(bank, task):
 
 @pytest.mark.parametrize("task", NAMES)
 def test_a_small_island_has_no_start(task):
-    import trimesh
-
-    from batchnav.scene.scene import make_scene
-    from batchnav.types import TriangleMesh
-
-    box = trimesh.creation.box((1.6, 0.2, 1.6))
-    small = make_scene("small", TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
     with pytest.raises(EpisodeError, match="'small': no start found in 1000 tries"):
-        NavEnv([small], 2, "cpu", task=task, sensors=())
+        NavEnv([slab("small", 1.6)], 2, "cpu", task=task, sensors=())
 
 
 def test_an_island_of_too_many_cells_is_refused():
     with pytest.raises(EpisodeError, match=r"at most 65,536 cells of 0\.25 m"):
-        import trimesh
-
-        from batchnav.scene.scene import make_scene
-        from batchnav.types import TriangleMesh
-
-        box = trimesh.creation.box((90.0, 0.2, 90.0))
-        field = make_scene("field", TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32)))
-        NavEnv([field], 2, "cpu", task="explore", sensors=(), cell_size=0.25)
+        NavEnv([slab("field", 90.0)], 2, "cpu", task="explore", sensors=(), cell_size=0.25)
 
 
 @pytest.mark.cuda

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from rooms import make_room, play, starts, successes
+from rooms import make_room, metrics_of, play, starts
 
-from batchnav.agents.registry import make_reference_agent
 from batchnav.data.scenes.load import load_scenes
 from batchnav.envs.config import PRESETS
 from batchnav.envs.nav import NavEnv
@@ -205,8 +204,8 @@ def test_the_angle_counts_within_one_metre():
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_shortest_path_follower_succeeds(room, device):
     env = make(room, 16, device, turn_angle_deg=30.0, max_steps=200)
-    ended = successes(env, make_reference_agent("shortest_path", env), 120)
-    assert len(ended) >= 32 and all(ended)
+    ended = metrics_of("shortest_path", env, 120)
+    assert len(ended) >= 32 and ended.all()
 
 
 def test_headings_of_goals_are_uniform_and_independent_of_the_number_of_agents(walled):

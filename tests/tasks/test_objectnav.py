@@ -8,10 +8,9 @@ import torch
 from labelled import labelled_scene
 from numba import types as nb
 from object_rooms import CATEGORIES, corridor, furnished, object_room, table, with_objects
-from rooms import play, successes
+from rooms import metrics_of, play
 from torch.nn import functional as F
 
-from batchnav.agents.registry import make_reference_agent
 from batchnav.data.goals.view_points import with_goals
 from batchnav.envs.config import PRESETS, NavConfig
 from batchnav.envs.nav import NavEnv
@@ -125,8 +124,8 @@ def test_turning_and_looking_leave_the_distance_unchanged(room):
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_walker_to_the_nearest_view_point_succeeds(room, device):
     env = make(room, device=device, turn_angle_deg=30.0)
-    ended = successes(env, make_reference_agent("shortest_path", env), 250)
-    assert len(ended) >= 2 * N and all(ended)
+    ended = metrics_of("shortest_path", env, 250)
+    assert len(ended) >= 2 * N and ended.all()
 
 
 def test_episodes_of_a_category_do_not_depend_on_the_others(room):

@@ -18,7 +18,7 @@ from batchnav.runtime.bundled import find_episodes
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP
 from batchnav.world.config import WorldConfig
 from batchnav.world.world import ScriptedBodies
-from tests.tasks.rooms import make_room, starts, walker_episode
+from tests.tasks.rooms import make_room, metrics_of, starts, walker_episode
 
 TOUCH = 0.1 + 0.3
 
@@ -203,15 +203,8 @@ def test_reference_agents_arrive(room, name):
     config = agent_config(name, PRESETS["socialnav_houses"])
     rules = {"closest_goal": 2.0, "min_detour_ratio": 1.0, "human_collision_ends": "never"}
     env = NavEnv([room], 16, "cpu", task="socialnav", config=config, people=(1, 2), **rules)
-    agent = make_reference_agent(name, env)
-    observation, _ = env.reset()
-    agent.reset(16)
-    started, ended = torch.ones(16, dtype=torch.bool), []
-    for _ in range(150):
-        observation, _, terminated, truncated, info = env.step(agent.act(observation, started))
-        started = terminated | truncated
-        ended += info["episode"]["success"][started].tolist()
-    assert len(ended) >= 16 and np.mean(ended) > 0.9
+    ended = metrics_of(name, env, 150)
+    assert len(ended) >= 16 and ended.mean() > 0.9
 
 
 def test_the_predictive_agent_steps_aside(room):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from small_runs import rows, without_times
 
 from batchnav.data.formats import EpisodeDataset
 from batchnav.data.goals.point import generate_episodes
@@ -67,20 +68,11 @@ def finish(process):
     assert process.returncode == 0, errors
 
 
-def rows(out):
-    path = out / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def wait_for_rows(process, out, count):
     until = time.monotonic() + PATIENCE
     while len(rows(out)) < count:
         assert process.poll() is None and time.monotonic() < until, "the run ended or stalled before it was killed"
         time.sleep(0.003)
-
-
-def without_times(row):
-    return {key: value for key, value in row.items() if key not in ("seconds", "collect", "learn", "frames_per_second")}
 
 
 def test_a_killed_and_stopped_run_resumes_bit_for_bit(start, config, held, tmp_path):

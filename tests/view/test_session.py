@@ -7,7 +7,7 @@ import pytest
 import torch
 import trimesh
 from labelled import labelled_scene, write_named
-from worlds import episodes_on, write_floor
+from worlds import as_mesh, episodes_on, write_floor
 
 from batchnav.data.scenes.load import load_all
 from batchnav.envs.config import PRESETS, NavConfig, nav_config, with_options
@@ -108,8 +108,7 @@ def loaded(glb, tmp_path):
 
 
 def test_a_glb_without_what_is_above_the_cut(tmp_path):
-    box = trimesh.creation.box((4.0, 3.0, 4.0))  # from -1.5 to 1.5
-    mesh = TriangleMesh(box.vertices.astype(np.float32), box.faces.astype(np.int32))
+    mesh = as_mesh(trimesh.creation.box((4.0, 3.0, 4.0)))  # from -1.5 to 1.5
     below = loaded(to_glb(mesh, 1.0), tmp_path).to_geometry()
     assert len(below.faces) == 10 and below.bounds[1][1] == 1.5  # without the top
     assert len(loaded(to_glb(mesh, 2.0), tmp_path).to_geometry().faces) == 12

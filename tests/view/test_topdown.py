@@ -8,6 +8,7 @@ import pytest
 import torch
 from moving_bodies import made
 from PIL import Image
+from worlds import boxes
 
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.evaluation.play import Images, Recording
@@ -15,7 +16,6 @@ from batchnav.navmesh.navmesh import NavMesh
 from batchnav.observation import Spec
 from batchnav.renderers.bodies import SeenBodies
 from batchnav.tasks.goal_task import METRIC_SPECS, METRICS
-from batchnav.types import TriangleMesh
 from batchnav.view.topdown import BLUE, FLOOR, GREEN, INK, ORANGE, PAPER, PURPLE, TopDownMap, slice_mesh
 from batchnav.view.video import (
     CAPTION,
@@ -35,24 +35,13 @@ DEPTH = Spec("depth", (1, 16, 16), torch.float32, 0.0, 1.0, torch.bfloat16)
 MARGIN, SIZE = 0.4, 340
 
 
-def box(low, high):
-    x, y, z = zip(low, high, strict=True)
-    vertices = [(x[i & 1], y[i >> 1 & 1], z[i >> 2]) for i in range(8)]
-    quads = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)]
-    faces = [triangle for a, b, c, d in quads for triangle in ((a, b, c), (a, c, d))]
-    return np.array(vertices, np.float32), np.array(faces, np.int32)
-
-
 @pytest.fixture(scope="module")
 def room():
-    boxes = [
-        box((0.0, -0.2, 0.0), (6.0, 0.0, 4.0)),
-        box((1.0, 0.0, 1.0), (2.0, 0.7, 3.0)),  # a table
-        box((4.0, 0.0, 1.0), (5.0, 2.5, 3.0)),  # a block as high as a wall
-    ]
-    vertices = np.concatenate([vertices for vertices, _ in boxes])
-    faces = np.concatenate([faces + 8 * i for i, (_, faces) in enumerate(boxes)])
-    mesh = TriangleMesh(vertices, faces)
+    mesh = boxes(
+        ((0.0, -0.2, 0.0), (6.0, 0.0, 4.0)),
+        ((1.0, 0.0, 1.0), (2.0, 0.7, 3.0)),  # a table
+        ((4.0, 0.0, 1.0), (5.0, 2.5, 3.0)),  # a block as high as a wall
+    )
     return mesh, NavMesh.bake(mesh)
 
 
@@ -111,11 +100,12 @@ def test_arrow_points_along_the_heading(room):
 
 
 def test_slices_of_a_box():
-    vertices, faces = box((0.0, 0.0, 0.0), (2.0, 1.0, 3.0))
-    segments = slice_mesh(vertices[faces], 0.25)
+    mesh = boxes(((0.0, 0.0, 0.0), (2.0, 1.0, 3.0)))
+    corners = mesh.vertices[mesh.faces]
+    segments = slice_mesh(corners, 0.25)
     assert (segments[:, :, 1] == 0.25).all()
     assert np.linalg.norm(segments[:, 1] - segments[:, 0], axis=1).sum() == pytest.approx(2 * (2.0 + 3.0))
-    assert len(slice_mesh(vertices[faces], 1.5)) == 0
+    assert len(slice_mesh(corners, 1.5)) == 0
 
 
 def test_what_a_notebook_shows(room):

@@ -284,12 +284,12 @@ def scene_id_of(path: Path) -> str:
     return path.as_posix().rpartition(f"{SCENES_DIR.name}/")[2]
 
 
-def read_asset(config: Path) -> Asset:
-    """The asset that a `.stage_config.json` file describes. MeshError names file and field."""
+def read_asset(config: Path, is_stage: bool = True, defaults: dict | None = None) -> Asset:
+    """The asset that a `.stage_config.json` or `.object_config.json` file describes. MeshError names file and field."""
     data = read_json(config, MeshError)
     if not isinstance(data, dict):
         raise MeshError(f"{config}: found {type(data).__name__}, expected an object")
-    return asset_of(data, config.parent, str(config), is_stage=True)
+    return asset_of({**(defaults or {}), **data}, config.parent, str(config), is_stage)
 
 
 def _existing(path: Path) -> Path | None:

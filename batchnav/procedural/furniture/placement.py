@@ -163,11 +163,13 @@ class Arranger:
         self._build(rng, piece, size, box, turn)
         return box
 
-    def centre(self, rng: RandomStream, room: Room, piece: Piece, margin: float) -> Box | None:
-        """Place a free-standing piece in the room, with `margin` metres free around it."""
+    def centre(
+        self, rng: RandomStream, room: Room, piece: Piece, margin: float, about: Box | None = None
+    ) -> Box | None:
+        """Place a free-standing piece in the room, or in the box `about`, with `margin` metres free around it."""
         piece = self.chosen(rng, piece)
         size = piece.size(rng)
-        x0, z0, x1, z1 = (v * CELL for v in room.rect)
+        x0, z0, x1, z1 = about or tuple(v * CELL for v in room.rect)
         for attempt in range(16):
             w, d = size[:2] if rng.chance(0.5) == (x1 - x0 > z1 - z0) or attempt > 8 else size[1::-1]
             spread = min(0.5, 0.1 + 0.05 * attempt)
@@ -180,12 +182,14 @@ class Arranger:
                 return box
         return None
 
-    def at(self, rng: RandomStream, room: Room, piece: Piece, x: float, z: float, quarter: int) -> bool:
+    def at(
+        self, rng: RandomStream, room: Room, piece: Piece, x: float, z: float, quarter: int, margin: float = 0.0
+    ) -> bool:
         """Place a free-standing piece centred at (x, z), rotated by quarter turns. True where it was placed."""
         size = piece.size(rng)
         w, d = size[:2] if quarter % 2 == 0 else size[1::-1]
         box = (x - w / 2, z - d / 2, x + w / 2, z + d / 2)
-        if not self._fits(room.index, box, None):
+        if not self._fits(room.index, box, _grow(box, margin)):
             return False
         self._build(rng, piece, size, box, quarter * TURN // 4)
         return True

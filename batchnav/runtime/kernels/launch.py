@@ -185,6 +185,19 @@ CPU_LOOPS = {
             i = np.int64(items.agents[k])
             if i >= 0:
                 one({index}(i), {rest})""",
+    "teams": """
+    for k in prange(items.count[0]):
+        i = np.int64(items.agents[k])
+        if i >= 0:
+            one(0, 1, {index}(i), {rest})""",
+    "teams in rows": """
+    number = np.int64(items.count[0])
+    for chunk in prange(rows):
+        row = np.int64(chunk)
+        for k in range(row * number // rows, (row + 1) * number // rows):
+            i = np.int64(items.agents[k])
+            if i >= 0:
+                one(0, 1, {index}(i), {rest})""",
     "pixels": """
     for task in prange(items * height):
         image, y = {index}(np.int64(task) // height), {index}(np.int64(task) % height)
@@ -196,7 +209,6 @@ CPU_LOOPS = {
 }
 """Loops of the CPU. `prange` counts in unsigned integers, for which every callee would be compiled again: hence the
 casts. Chunks of items share the scratch rows."""
-CPU_LOOPS["teams in rows"] = CPU_LOOPS["queue in rows"].replace("one(", "one(0, 1, ")
 CUDA_LOOPS = {
     "items": """
     row = cuda.grid(1)

@@ -1,8 +1,6 @@
 """ImageNav episode files: Mezghani's lists, NRNS, ours; goal headings; generation in levels; playing them."""
 
 import dataclasses
-import gzip
-import json
 import math
 import subprocess
 import sys
@@ -10,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from worlds import write_box
+from worlds import read_packed, write_box, write_packed
 
 from batchnav.data.episodes import Episode, Goal, episode_table, rotation_of
 from batchnav.data.formats import EpisodeDataset, load_episodes
@@ -30,18 +28,13 @@ NRNS = {
 }  # fmt: skip
 
 
-def write(path, data):
-    path.write_bytes(gzip.compress(json.dumps(data).encode()))
-    return path
-
-
 @pytest.fixture(scope="module")
 def house():
     return load_scene("house:3")
 
 
 def test_files_of_nrns_state_the_goals_rotation(tmp_path):
-    (episode,) = load_episodes(write(tmp_path / "curved_easy.json.gz", {"episodes": [NRNS]}))
+    (episode,) = load_episodes(write_packed(tmp_path / "curved_easy.json.gz", {"episodes": [NRNS]}))
     assert episode.goal_heading == pytest.approx(0.8) and episode.info == {"geodesic_distance": 2.5}
     EpisodeDataset([episode]).save(tmp_path / "again.json.gz")
     assert list(load_episodes(tmp_path / "again.json.gz")) == [episode]
@@ -60,7 +53,7 @@ def test_files_of_nrns_state_the_goals_rotation(tmp_path):
 def test_bad_rotations_of_goals_are_refused(tmp_path, rotation, message):
     bad = NRNS | {"goals": [{"position": [3.0, 0.1, -2.0], "rotation": rotation}]}
     with pytest.raises(EpisodeError, match=message):
-        load_episodes(write(tmp_path / "bad.json.gz", {"episodes": [bad]}))
+        load_episodes(write_packed(tmp_path / "bad.json.gz", {"episodes": [bad]}))
 
 
 def test_a_list_alone_is_a_file_as_mezghani_publish_them(tmp_path):
@@ -69,12 +62,12 @@ def test_a_list_alone_is_a_file_as_mezghani_publish_them(tmp_path):
          "goals": [{"position": [3.0, 0.1, -2.0], "radius": None}], "shortest_paths": None, "start_room": None}
         for k in range(3)
     ]  # fmt: skip
-    episodes = load_episodes(write(tmp_path / "val.json.gz", rows))
+    episodes = load_episodes(write_packed(tmp_path / "val.json.gz", rows))
     assert [episode.episode_id for episode in episodes] == ["0", "1", "2"]
     assert {episode.scene_id for episode in episodes} == {"gibson/Adrian.glb"}
     EpisodeDataset(episodes).save(tmp_path / "again.json.gz")
     assert list(load_episodes(tmp_path / "again.json.gz")) == list(episodes)
-    keys = json.loads(gzip.decompress((tmp_path / "again.json.gz").read_bytes()))["episodes"][0]["goals"][0]
+    keys = read_packed(tmp_path / "again.json.gz")["episodes"][0]["goals"][0]
     assert set(keys) == {"position", "radius"}  # Habitat's loader refuses further keys
 
 

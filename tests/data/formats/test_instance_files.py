@@ -1,15 +1,13 @@
 """Files and generated goals of Instance ImageNav: HM3D v3, round trips, bad fields, coverage of images."""
 
 import copy
-import gzip
-import json
 import math
 
 import numpy as np
 import pytest
 import torch
-import trimesh
 from squares import points_on_the_main_island, square_around
+from worlds import boxes, read_packed, write_packed
 
 from batchnav.data.episodes import rotation_of
 from batchnav.data.formats import EpisodeFile, format_of, load_episodes
@@ -38,7 +36,7 @@ from batchnav.evaluation.run import Evaluation
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import make_scene
 from batchnav.tasks.instance_imagenav import InstanceImageNavConfig
-from batchnav.types import Material, Surface, TriangleMesh
+from batchnav.types import Material, Surface
 
 CPU = torch.device("cpu")
 IMAGE = {"position": [1.0, 1.2, 2.0], "rotation": [*rotation_of(0.5)], "hfov": 90, "image_dimensions": [512, 512]}
@@ -55,26 +53,16 @@ GOAL = {
 FILE = {"goals": {"TEE_10": GOAL}, "episodes": [EPISODE]}
 
 
-def write(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(json.dumps(data).encode()))
-    return path
-
-
-def read(path):
-    return json.loads(gzip.decompress(path.read_bytes()))
-
-
 @pytest.mark.parametrize("content", [True, False])
 def test_files_are_written_and_read_back_equal(tmp_path, content):
-    write(tmp_path / "a" / "val.json.gz", {"episodes": []})
-    write(tmp_path / "a" / "content" / "TEE.json.gz", FILE)
+    write_packed(tmp_path / "a" / "val.json.gz", {"episodes": []})
+    write_packed(tmp_path / "a" / "content" / "TEE.json.gz", FILE)
     assert format_of(EpisodeFile(tmp_path / "a" / "val.json.gz")) == "instance_imagenav"
     dataset = load_episodes(tmp_path / "a" / "val.json.gz")
     dataset.save(tmp_path / "b" / "val.json.gz", content)
     again = load_episodes(tmp_path / "b" / "val.json.gz")
     assert again == dataset and list(again.goals) == ["TEE_10"]
-    held = read(tmp_path / "b" / ("content/TEE.json.gz" if content else "val.json.gz"))
+    held = read_packed(tmp_path / "b" / ("content/TEE.json.gz" if content else "val.json.gz"))
     for key, value in GOAL.items():
         assert held["goals"]["TEE_10"][key] == value, key
     for key, value in EPISODE.items():
@@ -92,7 +80,7 @@ def test_goals_of_scenes_with_similar_names_are_kept_apart(tmp_path, content):
     rows = [
         {**EPISODE, "scene_id": scene, "goal_object_id": ids[key]} for scene, key in zip(scenes, goals, strict=True)
     ]
-    dataset = load_episodes(write(tmp_path / "a.json.gz", {"goals": goals, "episodes": rows}))
+    dataset = load_episodes(write_packed(tmp_path / "a.json.gz", {"goals": goals, "episodes": rows}))
     dataset.save(tmp_path / "b" / "val.json.gz", content)
     for found in (dataset, load_episodes(tmp_path / "b" / "val.json.gz")):
         assert [
@@ -101,9 +89,9 @@ def test_goals_of_scenes_with_similar_names_are_kept_apart(tmp_path, content):
 
 
 def test_the_kind_of_a_file_is_recognised(tmp_path):
-    searches = write(tmp_path / "val.json.gz", {"episodes": [{"object_category": "chair"}]})
+    searches = write_packed(tmp_path / "val.json.gz", {"episodes": [{"object_category": "chair"}]})
     assert format_of(EpisodeFile(searches)) == "objectnav"
-    found = load_episodes(write(tmp_path / "other.json.gz", FILE))
+    found = load_episodes(write_packed(tmp_path / "other.json.gz", FILE))
     assert found.kind == "instance" and found[0].goal_name == "10" and found[0].object_category == "chair"
     with pytest.raises(
         EpisodeError, match=r"other.json.gz: found episodes of Instance ImageNav, expected .* ObjectNav"
@@ -138,7 +126,7 @@ def test_bad_files_are_refused(tmp_path, change, message):
     bad = copy.deepcopy(FILE)
     change(bad)
     with pytest.raises(EpisodeError, match=message):
-        load_episodes(write(tmp_path / "bad.json.gz", bad))
+        load_episodes(write_packed(tmp_path / "bad.json.gz", bad))
 
 
 @pytest.mark.shared
@@ -159,7 +147,7 @@ def test_the_published_files_are_read_and_obey_our_bounds(shared, tmp_path):
     again = load_episodes(tmp_path / "val_mini.json.gz")
     assert again == dataset and list(again.goals) == list(dataset.goals)
     name = "content/TEEsavR23oF.json.gz"
-    held, published = (read(folder / name)["episodes"][0] for folder in (tmp_path, path.parent))
+    held, published = (read_packed(folder / name)["episodes"][0] for folder in (tmp_path, path.parent))
     assert all(held[key] == value for key, value in published.items())
 
 
@@ -169,13 +157,11 @@ def block_room(wall=False):
         ((0.0, -0.2, 0.0), (6.0, 0.0, 6.0)), ((2.8, 0.4, 2.8), (3.2, 0.8, 3.2)), ((2.85, 0.0, 2.85), (3.15, 0.4, 3.15)),
         *([((2.0, 0.0, 3.4), (4.0, 2.5, 3.5))] if wall else []),
     ]  # fmt: skip
-    mesh = trimesh.util.concatenate([trimesh.creation.box(bounds=each) for each in bounds])
-    ids = np.zeros(len(mesh.faces), np.int32)
+    ids = np.zeros(12 * len(bounds), np.int32)
     ids[12:24] = 1
     material, names = np.zeros(len(ids), np.int32), ("", "chair")
     surface = Surface(material, (Material(),), object_id=ids, category=ids, categories=names)
-    mesh = TriangleMesh(mesh.vertices.astype(np.float32), mesh.faces.astype(np.int32), surface=surface)
-    return make_scene("blocks", mesh)
+    return make_scene("blocks", boxes(*bounds, surface=surface))
 
 
 def test_coverages_of_a_box_are_those_of_its_front_face():

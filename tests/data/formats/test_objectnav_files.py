@@ -2,8 +2,6 @@
 
 import copy
 import dataclasses
-import gzip
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ import torch
 import trimesh
 from labelled import write_named
 from PIL import Image
-from worlds import write_box, write_json
+from worlds import read_packed, write_box, write_json, write_packed
 
 from batchnav.cli.data import make_episodes
 from batchnav.data.episodes import heading_of
@@ -53,19 +51,9 @@ TOP = {**PART, "episodes": []}
 del TOP["goals_by_category"]
 
 
-def write(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(json.dumps(data).encode()))
-    return path
-
-
 def write_split(folder, part=PART, top=TOP):
-    write(folder / "content" / "abc.json.gz", part)
-    return write(folder / "val.json.gz", top)
-
-
-def read(path):
-    return json.loads(gzip.decompress(path.read_bytes()))
+    write_packed(folder / "content" / "abc.json.gz", part)
+    return write_packed(folder / "val.json.gz", top)
 
 
 def changed(*path, value):
@@ -85,8 +73,8 @@ def without_ids(data):
 def test_a_split_is_written_as_it_was_read(tmp_path):
     dataset = load_episodes(write_split(tmp_path / "a"))
     dataset.save(tmp_path / "b" / "val.json.gz")
-    assert read(tmp_path / "b" / "val.json.gz") == TOP
-    written = read(tmp_path / "b" / "content" / "abc.json.gz")
+    assert read_packed(tmp_path / "b" / "val.json.gz") == TOP
+    written = read_packed(tmp_path / "b" / "content" / "abc.json.gz")
     assert without_ids(written) == without_ids(PART)
     again = load_episodes(tmp_path / "b" / "val.json.gz")
     assert again == dataset and again.header[TASK_IDS] == IDS
@@ -97,7 +85,7 @@ def test_a_split_is_written_as_it_was_read(tmp_path):
 
 def test_episodes_are_numbered_in_each_scene_as_habitats_loader_does(tmp_path):
     other = {**EPISODE, "scene_id": "hm3d/val/00002-def/def.basis.glb"}
-    write(tmp_path / "content" / "def.json.gz", {
+    write_packed(tmp_path / "content" / "def.json.gz", {
         **PART, "goals_by_category": {"def.basis.glb_chair": [GOAL]}, "episodes": [other]})  # fmt: skip
     dataset = load_episodes(write_split(tmp_path))
     assert [(e.scene_id[9:14], e.episode_id) for e in dataset.episodes] == [
@@ -144,7 +132,7 @@ def test_ovons_further_categories_and_names_of_objects(tmp_path):
     assert dataset.episodes[1].goal_categories == ("chair",)
     assert GOALS[dataset.kind].scene_goals(dataset, EPISODE["scene_id"]).objects[0].object_id == 12
     dataset.save(tmp_path / "b" / "val.json.gz")
-    assert without_ids(read(tmp_path / "b" / "content" / "abc.json.gz")) == without_ids(part)
+    assert without_ids(read_packed(tmp_path / "b" / "content" / "abc.json.gz")) == without_ids(part)
     assert load_episodes(tmp_path / "b" / "val.json.gz") == dataset
 
 
@@ -187,12 +175,12 @@ def test_older_files_name_the_episode_of_a_broken_goal(tmp_path):
     bad = {**EPISODE, "object_category": "bed", "goals": [{**GOAL, "position": 5}]}
     old = {"episodes": [{**EPISODE, "goals": [GOAL]}, bad]}
     with pytest.raises(EpisodeError, match=r"val.json.gz: episode 1, goal 0: field 'position': found 5"):
-        load_episodes(write(tmp_path / "val.json.gz", old))
+        load_episodes(write_packed(tmp_path / "val.json.gz", old))
 
 
 def test_written_episodes_have_the_keys_of_habitats_classes_only(tmp_path):
     load_episodes(write_split(tmp_path / "a")).save(tmp_path / "val.json.gz", content=False)
-    data = read(tmp_path / "val.json.gz")
+    data = read_packed(tmp_path / "val.json.gz")
     assert all(episode.keys() == EPISODE.keys() for episode in data["episodes"])
     assert all(goal.keys() == GOAL.keys() for goals in data["goals_by_category"].values() for goal in goals)
 
@@ -234,7 +222,7 @@ def test_broken_files_get_one_line_that_names_the_place(tmp_path, part, message)
 
 def test_an_empty_split_is_refused(tmp_path):
     with pytest.raises(EpisodeError, match="found no episodes"):
-        load_episodes(write(tmp_path / "val.json.gz", TOP))
+        load_episodes(write_packed(tmp_path / "val.json.gz", TOP))
 
 
 def test_the_official_files_of_hm3d_are_written_as_they_were_read(tmp_path, shared):
@@ -243,7 +231,7 @@ def test_the_official_files_of_hm3d_are_written_as_they_were_read(tmp_path, shar
     dataset.save(tmp_path / "val_mini.json.gz")
     assert load_episodes(tmp_path / "val_mini.json.gz") == dataset
     for name in ("val_mini.json.gz", "content/TEEsavR23oF.json.gz"):
-        assert without_ids(read(tmp_path / name)) == without_ids(read(folder / name))
+        assert without_ids(read_packed(tmp_path / name)) == without_ids(read_packed(folder / name))
 
 
 def test_the_example_of_the_page_about_datasets_runs(tmp_path, shared, monkeypatch, capsys):

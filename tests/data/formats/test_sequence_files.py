@@ -2,11 +2,10 @@
 
 import copy
 import dataclasses
-import gzip
-import json
 import logging
 
 import pytest
+from worlds import read_packed, write_packed
 
 from batchnav.data.episodes import Episode, Goal
 from batchnav.data.formats import EpisodeDataset, load_episodes
@@ -61,19 +60,9 @@ TOUR = {"episodes": [{
 }]}  # fmt: skip
 
 
-def write(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(json.dumps(data).encode()))
-    return path
-
-
 def write_goat(folder, part=GOAT):
-    write(folder / "content" / "abc.json.gz", part)
-    return write(folder / "val.json.gz", {"episodes": []})
-
-
-def read(path):
-    return json.loads(gzip.decompress(path.read_bytes()))
+    write_packed(folder / "content" / "abc.json.gz", part)
+    return write_packed(folder / "val.json.gz", {"episodes": []})
 
 
 def changed(data, *path, value):
@@ -101,8 +90,8 @@ def test_goat_bench_is_written_as_it_was_read(tmp_path):
     )  # fmt: skip
     assert dataset[0].places == [None] * 3 and dataset[0].heading == pytest.approx(2 * 0.6435011, abs=1e-6)
     dataset.save(tmp_path / "b" / "val.json.gz")
-    assert read(tmp_path / "b" / "val.json.gz") == {"episodes": []}
-    assert read(tmp_path / "b" / "content" / "abc.json.gz") == GOAT
+    assert read_packed(tmp_path / "b" / "val.json.gz") == {"episodes": []}
+    assert read_packed(tmp_path / "b" / "content" / "abc.json.gz") == GOAT
     assert load_episodes(tmp_path / "b" / "val.json.gz") == dataset
     dataset.save(tmp_path / "c.json.gz", content=False)
     assert load_episodes(tmp_path / "c.json.gz") == dataset
@@ -124,7 +113,7 @@ def test_goat_benchs_objects_of_child_categories(tmp_path):
     dataset = load_episodes(write_goat(tmp_path / "a", with_tasks(["bed", "image", "bunk bed_5", 0])))
     assert dataset[0].subtasks == (Subtask(INSTANCE, "bed", "5"),)
     dataset.save(tmp_path / "b" / "val.json.gz")
-    written = read(tmp_path / "b" / "content" / "abc.json.gz")["episodes"][0]["tasks"]
+    written = read_packed(tmp_path / "b" / "content" / "abc.json.gz")["episodes"][0]["tasks"]
     assert written == [["bed", "image", "bunk bed_5", 0]]
 
 
@@ -136,7 +125,7 @@ def test_generated_goals_without_view_points_survive_the_file(tmp_path):
     dataset = dataclasses.replace(dataset, goals=bare)
     dataset.save(tmp_path / "b" / "val.json.gz")
     assert load_episodes(tmp_path / "b" / "val.json.gz") == dataset
-    chair = read(tmp_path / "b" / "content" / "abc.json.gz")["goals"]["abc.basis.glb_chair"][2]
+    chair = read_packed(tmp_path / "b" / "content" / "abc.json.gz")["goals"]["abc.basis.glb_chair"][2]
     assert chair["lang_desc"] is None and chair["image_goals"] == chair["children_object_categories"] == []
 
 
@@ -183,12 +172,12 @@ def test_broken_goat_bench_files_are_named(case, tmp_path):
 
 
 def test_multion_is_written_as_it_was_read(tmp_path):
-    dataset = load_episodes(write(tmp_path / "a.json.gz", ON))
+    dataset = load_episodes(write_packed(tmp_path / "a.json.gz", ON))
     assert dataset.kind == "sequence" and dataset.format == "multion" and dataset.header == HEADER
     assert dataset[0].subtasks == (Subtask(POINT, "cylinder_red"), Subtask(POINT, "cylinder_cyan"))
     assert dataset[0].goals == (Goal((0.0, 0.1, 2.0)), Goal((1.0, 0.1, 2.0)))
     dataset.save(tmp_path / "b.json.gz")
-    assert read(tmp_path / "b.json.gz") == ON
+    assert read_packed(tmp_path / "b.json.gz") == ON
     for content in (True, False):
         dataset.save(tmp_path / str(content) / "val.json.gz", content)
         assert load_episodes(tmp_path / str(content) / "val.json.gz") == dataset
@@ -198,22 +187,24 @@ def test_multions_published_keys(tmp_path):
     """Published episodes name neither categories nor an index, and their start rotations have any length."""
     episode = {key: value for key, value in ON["episodes"][0].items() if not key.startswith("object_")}
     far = {**episode, "start_rotation": [0, 0.3, 0, 0.4], "episode_id": "45"}
-    dataset = load_episodes(write(tmp_path / "a.json.gz", {**ON, "episodes": [far]}))
+    dataset = load_episodes(write_packed(tmp_path / "a.json.gz", {**ON, "episodes": [far]}))
     assert dataset[0].start_rotation == (0.0, 0.6, 0.0, 0.8) and dataset[0].episode_id == "0"
-    bare = load_episodes(write(tmp_path / "b.json.gz", {"episodes": [far]}))
+    bare = load_episodes(write_packed(tmp_path / "b.json.gz", {"episodes": [far]}))
     assert bare.format == "multion" and bare.header == HEADER and list(bare) == list(dataset)
 
 
 def test_multions_distractors_stand_beside_the_goals(tmp_path):
     others = [{"object_category": "cylinder_pink", "position": [5, 0.1, 2], "radius": None, "room_id": 3,
                "room_name": None}]  # fmt: skip
-    dataset = load_episodes(write(tmp_path / "a.json.gz", changed(ON, "episodes", 0, "distractors", value=others)))
+    dataset = load_episodes(
+        write_packed(tmp_path / "a.json.gz", changed(ON, "episodes", 0, "distractors", value=others))
+    )
     assert cylinders_of(dataset[0])[1:] == [
         (Goal((1.0, 0.1, 2.0)), "cylinder_cyan"), (Goal((5.0, 0.1, 2.0)), "cylinder_pink"),
     ]  # fmt: skip
     dataset.save(tmp_path / "b.json.gz")
     assert load_episodes(tmp_path / "b.json.gz") == dataset
-    assert read(tmp_path / "b.json.gz")["episodes"][0]["distractors"] == others
+    assert read_packed(tmp_path / "b.json.gz")["episodes"][0]["distractors"] == others
 
 
 BAD_MULTION = {
@@ -241,25 +232,25 @@ BAD_MULTION = {
 @pytest.mark.parametrize("case", BAD_MULTION)
 def test_broken_multion_files_are_named(case, tmp_path):
     data, message = BAD_MULTION[case]
-    path = write(tmp_path / "bad.json.gz", data)
+    path = write_packed(tmp_path / "bad.json.gz", data)
     with pytest.raises(EpisodeError, match=message) as caught:
         load_episodes(path)
     assert str(path) in str(caught.value)
 
 
 def test_pointnav_episodes_with_several_goals_are_tours(tmp_path):
-    path = write(tmp_path / "a.json.gz", TOUR)
+    path = write_packed(tmp_path / "a.json.gz", TOUR)
     dataset = load_episodes(path)
     assert dataset.kind == "sequence" and dataset.format == "tour" and dataset[0].episode_id == "7"
     assert dataset[0].subtasks == (Subtask(POINT),) * 3
     assert dataset[0].goals[2] == Goal((2.0, 0.1, 1.0), 0.2)
     dataset.save(tmp_path / "b.json.gz")
-    assert read(tmp_path / "b.json.gz") == TOUR
+    assert read_packed(tmp_path / "b.json.gz") == TOUR
     assert load_episodes(tmp_path / "b.json.gz") == dataset
     with pytest.raises(EpisodeError, match=r"a\.json\.gz: found episodes of goals in sequence, .* file: sequence$"):
         check_kind(dataset, "pointnav")
     later = {"episodes": [{**TOUR["episodes"][0], "goals": TOUR["episodes"][0]["goals"][:1]}, *TOUR["episodes"]]}
-    assert load_episodes(write(tmp_path / "c.json.gz", later)).kind == "point"
+    assert load_episodes(write_packed(tmp_path / "c.json.gz", later)).kind == "point"
 
 
 def test_a_format_refuses_goals_that_it_does_not_have(tmp_path):
@@ -298,5 +289,5 @@ def test_mixed_files_name_the_episode(tmp_path):
         ({"episodes": [*TOUR["episodes"], *ON["episodes"]]}, "episode 1 .*'object_index': found episodes of MultiON"),
     ):
         with pytest.raises(EpisodeError, match=message):
-            load_episodes(write(tmp_path / "a.json.gz", data))
-    assert isinstance(load_episodes(write(tmp_path / "b.json.gz", {"episodes": [plain]}))[0], Episode)
+            load_episodes(write_packed(tmp_path / "a.json.gz", data))
+    assert isinstance(load_episodes(write_packed(tmp_path / "b.json.gz", {"episodes": [plain]}))[0], Episode)
