@@ -122,7 +122,7 @@ def main(options: Options) -> int:
     if options.dry_run:
         options = replace(
             options, houses=4, num_envs=8, minibatch_frames=64, size=16, speed_updates=1, streamed=2 * options.most,
-            resident=1, losses=3, updates=4, config="pointnav_waypoint_cpu", minibatches=(1, 2),
+            resident=1, losses=3, updates=4, config="pointnav_waypoint_ppo_cpu", minibatches=(1, 2),
             total_frames=2 * options.most * 8 * 32, spl=0.0, compile=False,
         )  # fmt: skip
     if options.worker:

@@ -30,8 +30,9 @@ from tests.pages import ROOT
 
 LINE = re.compile(r"^To [a-z ]+: batchnav (.*)$", re.MULTILINE)
 SMALL_TRAINING = (
-    "--device", "cpu", "--processes", "1", "--ppo.num-envs", "4", "--ppo.rollout-steps", "4", "--ppo.minibatches", "1",
-    "--ppo.total-frames", "16", "--env.camera.height", "16", "--env.camera.width", "16", "--eval-every", "0",
+    "--device", "cpu", "--processes", "1", "--algorithm", "ppo", "--ppo.num-envs", "4", "--ppo.rollout-steps", "4",
+    "--ppo.minibatches", "1", "--ppo.total-frames", "16", "--env.camera.height", "16", "--env.camera.width", "16",
+    "--eval-every", "0",
 )  # fmt: skip
 NEXT = {
     "train": (*SMALL_TRAINING, "--scenes.houses", "0", "--scenes.sources", "floor.glb"),
