@@ -125,7 +125,7 @@ def _measure_loading(files: Sequence[Path], params: dict) -> tuple[list[dict], l
 
 def _measure_memory(scenes: Sequence[Scene], options: Options, params: dict) -> list[dict]:
     """Bytes of a scan on the device, for each set of sensors."""
-    rows: list[dict] = []
+    rows = []
     for name in options.sensors:
         sources = observation_sources(NavConfig(sensors=tuple(name.split("+")))).values()
         sizes = [SceneSize.of(scene).with_appearance(appearance_needed(sources)).num_bytes / 1e6 for scene in scenes]

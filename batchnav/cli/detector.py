@@ -38,8 +38,8 @@ def main(options: DetectorOptions) -> None:
     groups = scenes.families().items()
     counts = {name: measure(network, sampler, group, options.eval_batches) for name, group in groups}
     network.info = description(options, counts)
-    show(table_of(counts, network.categories))
     write(options.out, lambda: save_detector(options.out, network), card_text(options.out.stem, network))
+    show(table_of(counts, network.categories))
     detector = "--env.goal-mask.detector", options.out.absolute()
     words = "objectnav_mask_small", "--task", "objectnav", "--env.goal-mask.mask-noise", "0"
     show(next_command("find objects with it", "batchnav", "evaluate", *words, *detector))

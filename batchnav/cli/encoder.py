@@ -35,8 +35,8 @@ def main(options: EncoderOptions) -> None:
     groups = scenes.families().items()
     measures = {name: measure(network, sampler, group, options.eval_batches) for name, group in groups}
     network.info = description(options, measures)
-    show(table_of(measures))
     write(options.out, lambda: save_vision(options.out, network), card_text(options.out, network))
+    show(table_of(measures))
     on_cpu = "pointnav_depth_cpu", "--env.sensors", "rgb", "--policy.normalized", "rgb"
     config = ("pointnav_rgb_h200",) if bank.device.type == "cuda" else on_cpu
     width = "--policy.encoder", "se_resnet9", "--policy.se-resnet9.base-width", network.base_width

@@ -41,7 +41,8 @@ def record() -> str:
             cells.append([
                 *head, machine(rows[0]), "empty cache" if empty else "compiled before",
                 _mean_and_seeds([row["value"] for row in rows], "{:.0f}"),
-                _of_split(entry, rows, "val"), _of_split(entry, rows, "other"), rounded(rows[0]["params"]["frames"]),
+                _of_split(entry, rows, "val"), _of_split(entry, rows, "other"),
+                rounded(round(np.mean([row["params"]["frames"] for row in rows]))),
                 ", ".join(dict.fromkeys(row["date"] for row in rows)),
             ])  # fmt: skip
     picture = f"\n![Training against seconds](../../eval/results/{PICTURE})\n"
