@@ -119,7 +119,7 @@ def build_bvh(mesh: TriangleMesh) -> BVH:
     build = _build if len(corners) < _IN_PARTS else _build_large
     num_nodes = build(np.float32(slack), boxes, order, nodes, nodes.view(np.int32))
     triangles = np.empty((len(corners), 12), np.float32)
-    _pack_triangles(corners, order, slack, triangles)
+    _pack_triangles(corners, order, np.full(len(order), slack), triangles)
     return BVH(nodes[:num_nodes].copy(), triangles, order)
 
 
@@ -146,8 +146,9 @@ def build_bvhs(meshes: Sequence[TriangleMesh]) -> list[BVH]:
     sizes = np.zeros(len(meshes), np.int64)
     if len(corners):
         _build_all(ends, slack.astype(np.float32), boxes, order, nodes, nodes.view(np.int32), sizes)
-    for (a, b), length in zip(bounds, slack.tolist(), strict=True):
-        _pack_triangles(corners[a:b], order[a:b], length, triangles[a:b])
+    counts = np.diff(ends)
+    rows = order + np.repeat(ends[:-1], counts).astype(np.int32)
+    _pack_triangles(corners, rows, np.repeat(slack, counts), triangles)  # at once: starting a loop has a price
     return [
         BVH(nodes[a : a + size], triangles[a:b], order[a:b])
         for (a, b), size in zip(bounds, sizes.tolist(), strict=True)
@@ -212,7 +213,7 @@ def unpack_tree(packed: np.ndarray, mesh: TriangleMesh, order: np.ndarray) -> BV
     slack = slack_of(float(np.abs(corners).max()))
     _unpack_boxes(corners, order, np.float32(slack), np.empty((len(nodes), 6), np.float32), nodes)
     triangles = np.empty((count, 12), np.float32)
-    _pack_triangles(corners, order, slack, triangles)
+    _pack_triangles(corners, order, np.full(count, slack), triangles)
     return BVH(nodes, triangles, order)
 
 
@@ -275,13 +276,13 @@ def slack_of(largest: float) -> float:
 @releases_lock
 @cpu_kernel
 def _pack_triangles(corners, order, slack, triangles_out):
-    """Write the planes f32 [F, 12] of triangles f32 [F, 3, 3], in leaf order."""
+    """Write the planes f32 [F, 12] of triangles f32 [F, 3, 3], in leaf order; slack: f64 [F], metres."""
     for i in prange(len(order)):
         t = corners[order[i]]
         planes = triangle_planes(
             (np.float64(t[0, 0]), np.float64(t[0, 1]), np.float64(t[0, 2])),
             (np.float64(t[1, 0]), np.float64(t[1, 1]), np.float64(t[1, 2])),
-            (np.float64(t[2, 0]), np.float64(t[2, 1]), np.float64(t[2, 2])), slack,
+            (np.float64(t[2, 0]), np.float64(t[2, 1]), np.float64(t[2, 2])), slack[i],
         )  # fmt: skip
         for p in range(3):
             for k in range(4):
