@@ -12,7 +12,7 @@ from batchnav.gym import register_when_imported
 # another program uses too, spinning can bring training nearly to a halt (eval/log).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 register_when_imported()
 
 _PUBLIC = {

@@ -3,9 +3,9 @@
     python eval/studies/cleared_memory.py runs/sequence
     python eval/studies/cleared_memory.py runs/sequence --episodes data/mine/val.json.gz --record
 
-Each policy plays every episode twice. In the second evaluation its memory begins anew, as at an episode's start, when
-the goal changes. The difference of success rate and SPL of later subtasks is what it remembered of the house. Prints
-both by position in the sequence.
+Each policy plays every episode twice, and three times if it reads a map. In the second evaluation its memory begins
+anew, as at an episode's start, when the goal changes; in the third one the map too. The difference of success rate and
+SPL of later subtasks is what memory and map kept of the house. Prints all by position in the sequence.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from batchnav.envs.observations import needed_appearance
 from batchnav.evaluation.players import Player, find_players
 from batchnav.evaluation.run import Evaluation, result_rows
 from batchnav.evaluation.subtasks import by_position
+from batchnav.mapping.memory import MemoryMapper
 from batchnav.report.results import append_rows
 from batchnav.runtime.bundled import find_split
 from batchnav.runtime.console import terminal
 from batchnav.runtime.device import resolve_device
+from batchnav.sim.bodies import LEFT
 from batchnav.tasks.sequence import Sequence
 
 
@@ -58,7 +60,10 @@ def main(options: Options) -> None:
     evaluation = Evaluation(path, device, config, options.num_envs, appearance=fields)
     table = Table("policy", "memory", "subtask", "success", "SPL", "number", title=path.name)
     for name, player in players.items():
-        for memory, shown in {"kept": player, "cleared at every goal": ForgetfulPlayer(player)}.items():
+        shown_as: dict[str, Player] = {"kept": player, "cleared at every goal": ForgetfulPlayer(player)}
+        if player.config.has_map:
+            shown_as["and the map"] = ForgetfulPlayer(player, with_map=True)
+        for memory, shown in shown_as.items():
             played = evaluation.play(shown)
             for row in by_position(played.episodes):
                 cells = [f"{each.mean:.3f} ({each.low:.3f} to {each.high:.3f})" for each in (row.success, row.spl)]
@@ -70,22 +75,30 @@ def main(options: Options) -> None:
 
 
 class ForgetfulPlayer:
-    """A `Player` that acts as `player` does, but whose memory begins anew when the goal changes."""
+    """A `Player` that acts as `player` does, but whose memory begins anew when the goal changes.
 
-    def __init__(self, player: Player):
+    Args:
+        player: the player.
+        with_map: True if its map begins anew too. As the observation at that step has the waypoint of the old map, it
+            turns left there.
+    """
+
+    def __init__(self, player: Player, with_map: bool = False):
         self.name, self.config, self.env_config = player.name, player.config, player.env_config
-        self._player, self.changes = player, player.changes
+        self._player, self.changes, self._with_map = player, player.changes, with_map
 
     def make_agent(self, env: NavEnv) -> Agent:
         """The player's agent, with its memory cleared at every new goal."""
-        return _ForgetfulAgent(self._player.make_agent(env), env)
+        mapper = env.mapper if self._with_map else None
+        assert mapper is None or isinstance(mapper, MemoryMapper)  # that of the task sequence
+        return _ForgetfulAgent(self._player.make_agent(env), env, mapper)
 
 
 class _ForgetfulAgent:
     """An agent to whom every new goal is a new episode."""
 
-    def __init__(self, agent: Agent, env: NavEnv):
-        self._agent, self._number = agent, env.task.goal_number
+    def __init__(self, agent: Agent, env: NavEnv, mapper: MemoryMapper | None):
+        self._agent, self._mapper, self._number = agent, mapper, env.task.goal_number
         self._known = self._number.clone()
 
     def reset(self, num_envs: int) -> None:
@@ -95,9 +108,13 @@ class _ForgetfulAgent:
 
     def act(self, observations: dict[str, torch.Tensor], episode_start: torch.Tensor) -> torch.Tensor:
         """The agent's actions."""
-        begins = episode_start | (self._number != self._known)
+        changed = (self._number != self._known) & ~episode_start
         self._known.copy_(self._number)
-        return self._agent.act(observations, begins)
+        actions = self._agent.act(observations, episode_start | changed)
+        if self._mapper is None:
+            return actions
+        self._mapper.forget(changed)
+        return torch.where(changed, LEFT, actions)
 
 
 if __name__ == "__main__":
