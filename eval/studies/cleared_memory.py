@@ -5,7 +5,7 @@
 
 Each policy plays every episode twice, and three times if it reads a map. In the second evaluation its memory begins
 anew, as at an episode's start, when the goal changes; in the third one the map too. The difference of success rate and
-SPL of later subtasks is what memory and map kept of the house. Prints all by position in the sequence.
+SPL of later subtasks is what memory and map kept of the house. Prints each evaluation by position in the sequence.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ def main(options: Options) -> None:
     fields = frozenset().union(*(needed_appearance(player.config) for player in players.values()))
     config = next(iter(players.values())).config
     evaluation = Evaluation(path, device, config, options.num_envs, appearance=fields)
-    table = Table("policy", "memory", "subtask", "success", "SPL", "number", title=path.name)
     for name, player in players.items():
         shown_as: dict[str, Player] = {"kept": player, "cleared at every goal": ForgetfulPlayer(player)}
         if player.config.has_map:
-            shown_as["and the map"] = ForgetfulPlayer(player, with_map=True)
+            shown_as["and map cleared at every goal"] = ForgetfulPlayer(player, with_map=True)
         for memory, shown in shown_as.items():
             played = evaluation.play(shown)
+            table = Table("subtask", "success", "SPL", "number", title=f"{name}: memory {memory}")
             for row in by_position(played.episodes):
                 cells = [f"{each.mean:.3f} ({each.low:.3f} to {each.high:.3f})" for each in (row.success, row.spl)]
-                table.add_row(name, memory, str(row.position), *cells, str(row.success.count))
+                table.add_row(str(row.position), *cells, str(row.success.count))
+            terminal().print(table)
             if options.record:
                 rows = result_rows(evaluation, played._replace(player=player))
                 append_rows("cleared_memory", [{**row, "params": {**row["params"], "memory": memory}} for row in rows])
-    terminal().print(table)
 
 
 class ForgetfulPlayer:

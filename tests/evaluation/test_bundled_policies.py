@@ -42,7 +42,8 @@ def short_episodes(monkeypatch):
 
 
 def test_there_are_bundled_policies():
-    assert len(POINTNAV) == 4 and OTHERS == ["imagenav_rgb_small", "objectnav_mask_small", "objectnav_rgbd_small"]
+    others = ["imagenav_rgb_small", "objectnav_mask_small", "objectnav_rgbd_small", "sequence_mask_small"]
+    assert len(POINTNAV) == 4 and others == OTHERS
     assert set(REFERENCES) == set(REFERENCE_AGENTS) - {
         "frontier", "map_searcher", "map_searcher_forgetful", "orca", "wait_and_go", "predictive", "follower"
     }  # fmt: skip

@@ -249,6 +249,7 @@ def test_older_versions_of_pytorch_are_refused(tmp_path, monkeypatch):
         "objectnav_mask_small",
         "objectnav_rgbd_small",
         "imagenav_rgb_small",
+        "sequence_mask_small",
     ],
 )
 def test_bundled_policies_act_alike(name, tmp_path):

@@ -76,6 +76,7 @@ def test_weights_in_bfloat16_take_half_the_space_and_load_as_float32(policy, sav
         ("objectnav_mask_small", 944_120),
         ("objectnav_rgbd_small", 2_907_655),
         ("imagenav_rgb_small", 2_701_111),
+        ("sequence_mask_small", 977_016),
     ],
 )
 def test_the_bundled_policies_act(name, parameters):
