@@ -10,6 +10,7 @@ from numba import prange
 from batchnav.navmesh.data import scene_tiles, tile_box, tile_nodes, tree_node
 from batchnav.navmesh.locate import distance_to_polygon, nearest_polygon
 from batchnav.navmesh.navmesh import NavMesh
+from batchnav.runtime.kernels.background import releases_lock
 from batchnav.runtime.kernels.decorators import cpu_kernel, inline_function
 
 _SCENE = np.int32(0)
@@ -41,6 +42,7 @@ def lowered(
     return rows, points[rows]
 
 
+@releases_lock
 @cpu_kernel
 def _lower(nav, points, first, other, step, times, height_out):
     """Height f64 [N] at which each point is navigable; NaN: none. Heights are float64, as in `points`."""

@@ -42,8 +42,8 @@ _AT_ONCE = 65536
 """Number of views that are rendered together."""
 _BATCH, _BATCH_TRIANGLES = 16, 4_000_000
 """Largest number of scenes, and of their triangles unless it is one scene, whose objects are rendered together."""
-_READERS = 8
-"""Largest number of threads that look for goals in the cache."""
+_THREADS = 8
+"""Largest number of threads that look for goals in the cache, and that look for candidates."""
 _LOWER, _LOWERINGS = 0.05, 39
 """Metres by which a candidate off the navmesh is lowered, and how often. Habitat's generator lowers 40 times and
 ignores the last result."""
@@ -123,7 +123,7 @@ def make_goals(
     """
     scenes, rules = check_scenes(scenes), rules_named(rules)
     label_map, device = labels_named(rules.labels if labels is None else labels), resolve_device(device)
-    with ThreadPoolExecutor(min(num_threads(), _READERS)) as pool:  # hashes release Python's lock
+    with ThreadPoolExecutor(min(num_threads(), _THREADS)) as pool:  # hashes release Python's lock
         files = list(pool.map(lambda scene: cache_file(scene, rules, label_map), scenes))
         found: list[Any] = list(pool.map(load_goals, files))
     new = [k for k, goals in enumerate(found) if goals is None]
@@ -142,15 +142,16 @@ def search_goals(
 ) -> Iterator[list[ObjectGoal]]:
     """Objects of each scene with at least one view point, in the order of the scenes, without the cache.
 
-    Several scenes are rendered together. On a GPU they are rendered while the host prepares the next ones.
+    Several scenes are rendered together. Threads prepare them; on a GPU the scenes before are rendered meanwhile.
     """
     waiting: tuple[list[_Search], torch.Tensor] | None = None
-    for batch in _batches(scenes):
-        searches = [_search(scene, rules, labels) for scene in batch]
-        rendered = searches, _pixels(searches, rules, device)
-        if waiting is not None:
-            yield from _goals(*waiting, rules)
-        waiting = rendered
+    with ThreadPoolExecutor(min(num_threads(), _THREADS)) as pool:
+        for batch in _batches(scenes):
+            searches = list(pool.map(lambda scene: _search(scene, rules, labels), batch))
+            rendered = searches, _pixels(searches, rules, device)
+            if waiting is not None:
+                yield from _goals(*waiting, rules)
+            waiting = rendered
     if waiting is not None:
         yield from _goals(*waiting, rules)
 
