@@ -30,7 +30,7 @@ from batchnav.runtime.cache import versioned_cache_folder
 from batchnav.runtime.console import progress_bar
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.files import replacing
-from batchnav.runtime.parallel import num_threads
+from batchnav.runtime.parallel import limit_threads, num_threads
 from batchnav.scene.goals import ObjectGoal, SceneGoals
 from batchnav.scene.scene import Scene
 from batchnav.sensors.object_pixels import ObjectRays, Objects, Views
@@ -145,7 +145,8 @@ def search_goals(
     Several scenes are rendered together. Threads prepare them; on a GPU the scenes before are rendered meanwhile.
     """
     waiting: tuple[list[_Search], torch.Tensor] | None = None
-    with ThreadPoolExecutor(min(num_threads(), _THREADS)) as pool:
+    threads = min(num_threads(), _THREADS)
+    with ThreadPoolExecutor(threads, initializer=limit_threads, initargs=(num_threads() // threads,)) as pool:
         for batch in _batches(scenes):
             searches = list(pool.map(lambda scene: _search(scene, rules, labels), batch))
             rendered = searches, _pixels(searches, rules, device)
