@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import sys
 
 import numba
 from numba import cuda, types
@@ -81,11 +83,12 @@ inlined passes seven words per array; with reference counting it is 10 times slo
 class _Index(IndexDataCacheFile):
     """List of a kernel's compiled forms, which names the types of their arguments, such as records of a user's task.
 
-    Each form is pickled by itself. One whose types cannot be imported in this process keeps its place in the list.
+    Each form is pickled by itself. One with types of modules that this process has not imported keeps its place in the
+    list: no call here has such types, and an import could run a user's program.
     """
 
     def _load_index(self):
-        """File names by form, or by the form's pickled bytes where its types cannot be imported here."""
+        """File names by form, or by the form's pickled bytes where its types are unknown here."""
         try:
             with open(self._index_path, "rb") as file:
                 version, forms = pickle.load(file)
@@ -99,10 +102,19 @@ class _Index(IndexDataCacheFile):
             pickle.dump((self._version, forms), file, protocol=-1)
 
 
+class _Known(pickle.Unpickler):
+    """Reads objects whose classes are in modules that this process has imported. ImportError for others."""
+
+    def find_class(self, module, name):
+        if module not in sys.modules:
+            raise ImportError(f"{module}: not imported")
+        return super().find_class(module, name)
+
+
 def _unpacked(entry):
     packed, name = entry
     try:
-        return pickle.loads(packed), name
+        return _Known(io.BytesIO(packed)).load(), name
     except (ImportError, AttributeError):
         return packed, name
 

@@ -104,7 +104,7 @@ def test_another_installation_of_the_same_sources_finds_the_machine_code(tmp_pat
 
 
 def test_types_of_other_programs_keep_their_machine_code(tmp_path, monkeypatch):
-    """A process that cannot import the types of some forms finds and adds the others."""
+    """A process without the types of some forms finds and adds the others, and runs no program that has them."""
     index = _Index(str(tmp_path), "kernel", source_stamp=None)
     other = types.ModuleType("other_program")
     exec("from typing import NamedTuple\nclass Own(NamedTuple):\n    value: float", vars(other))
@@ -112,6 +112,8 @@ def test_types_of_other_programs_keep_their_machine_code(tmp_path, monkeypatch):
     own = numba.typeof(other.Own(1.0))
     index.save(own, "of another program")
     monkeypatch.delitem(sys.modules, other.__name__)
+    (tmp_path / f"{other.__name__}.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
     for form in (numba.int64, numba.float32):
         index.save(form, f"of {form}")
         assert index.load(form) == f"of {form}"
