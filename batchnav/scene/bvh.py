@@ -148,7 +148,7 @@ def build_bvhs(meshes: Sequence[TriangleMesh]) -> list[BVH]:
         _build_all(ends, slack.astype(np.float32), boxes, order, nodes, nodes.view(np.int32), sizes)
     counts = np.diff(ends)
     rows = order + np.repeat(ends[:-1], counts).astype(np.int32)
-    _pack_triangles(corners, rows, np.repeat(slack, counts), triangles)  # at once: starting a loop has a price
+    _pack_triangles(corners, rows, np.repeat(slack, counts), triangles)  # one loop: each waits for all threads
     return [
         BVH(nodes[a : a + size], triangles[a:b], order[a:b])
         for (a, b), size in zip(bounds, sizes.tolist(), strict=True)
