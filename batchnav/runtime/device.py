@@ -152,8 +152,8 @@ def torch_defaults(device: str | torch.device = "cpu") -> Iterator[None]:
 # The one place that switches torch.compile on
 
 Part = TypeVar("Part")
-CACHE = "TORCHINDUCTOR_CACHE_DIR"
-"""Environment variable with PyTorch's folder for compiled code."""
+CACHE, TRITON_CACHE = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"
+"""Environment variables with the folders of PyTorch and of Triton for compiled code."""
 
 
 def compiled(part: Part) -> Part:
@@ -166,10 +166,16 @@ def compiled(part: Part) -> Part:
 
 
 def _choose_cache() -> None:
-    """Put PyTorch's cache into ours where the user has no name: PyTorch 2.6 needs one for its own choice."""
-    if CACHE in os.environ:
-        return
-    try:
-        getpass.getuser()
-    except (KeyError, OSError, ImportError):  # no variable such as USER, no entry in the passwd file
-        os.environ[CACHE] = str(private_folder(private_folder(cache_folder()) / "torch"))
+    """Name the folders of compiled code where the user has not.
+
+    PyTorch's is ours where the user has no name: PyTorch 2.6 needs one for its own choice. Triton's is the same before
+    and after PyTorch's compiler names another: kernels would be compiled a second time.
+    """
+    if CACHE not in os.environ:
+        try:
+            getpass.getuser()
+        except (KeyError, OSError, ImportError):  # no variable such as USER, no entry in the passwd file
+            os.environ[CACHE] = str(private_folder(private_folder(cache_folder()) / "torch"))
+    named = os.environ.get(CACHE)
+    triton = f"{named}/triton" if named else os.path.expanduser(f"{os.environ.get('TRITON_HOME', '~')}/.triton/cache")
+    os.environ.setdefault(TRITON_CACHE, triton)

@@ -21,6 +21,7 @@ import io
 import logging
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -55,6 +56,9 @@ _MOST_STATES, _MOST_MORE = 16, 2**26
 """A resume state may unpack to the states of so many processes, and to so many bytes more."""
 _FASTEST = 1
 """Compression level of zlib. Higher levels take several times as long and save a few per cent."""
+_SAMPLE, _WORTH = 2**16, 0.8
+"""Bytes of a member that are compressed first; the whole is compressed where they shrink to this fraction. Weights and
+their moments shrink by 7%, in 25 ns a byte."""
 
 
 class RunFolder:
@@ -381,7 +385,7 @@ def _num_bytes(tree: Any) -> int:
 
 
 def _deflated(content: io.BytesIO) -> io.BytesIO:
-    """The zip archive `content` with compressed members."""
+    """The zip archive `content` with compressed members, where that pays."""
     packed = io.BytesIO()
     with (
         zipfile.ZipFile(content) as source,
@@ -389,7 +393,10 @@ def _deflated(content: io.BytesIO) -> io.BytesIO:
     ):
         for member in source.infolist():
             name = zipfile.ZipInfo(member.filename)  # with a fixed date: those of ZIP are from 1980 to 2107
-            target.writestr(name, source.read(member), zipfile.ZIP_DEFLATED, _FASTEST)
+            data = source.read(member)
+            sample = data[len(data) // 2 :][:_SAMPLE]
+            pays = len(zlib.compress(sample, _FASTEST)) < _WORTH * len(sample)
+            target.writestr(name, data, zipfile.ZIP_DEFLATED if pays else zipfile.ZIP_STORED, _FASTEST)
     return packed
 
 

@@ -16,7 +16,7 @@ import torch
 from batchnav.errors import BatchnavError
 from batchnav.runtime import device
 from batchnav.runtime import garbage_collection as collector
-from batchnav.runtime.device import CACHE, compiled, has_triton
+from batchnav.runtime.device import CACHE, TRITON_CACHE, compiled, has_triton
 from batchnav.runtime.imports import install_command
 
 
@@ -29,8 +29,9 @@ def calls(monkeypatch, tmp_path):
     """Parts given to torch.compile, whose variable is unset; our cache folder is empty."""
     found = []
     monkeypatch.setattr(torch, "compile", lambda part, **how: found.append((part, how)) or part)
-    monkeypatch.setenv(CACHE, "")
-    monkeypatch.delenv(CACHE)  # a later test finds it as it was, also if this one sets it
+    for name in (CACHE, TRITON_CACHE):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)  # a later test finds it as it was, also if this one sets it
     monkeypatch.setenv("BATCHNAV_CACHE", str(tmp_path / "cache"))
     return found
 
@@ -61,6 +62,27 @@ def test_pytorch_chooses_where_it_can(calls, monkeypatch, tmp_path):
     monkeypatch.setenv(CACHE, str(tmp_path / "mine"))
     compiled(len)
     assert device.os.environ[CACHE] == str(tmp_path / "mine") and not (tmp_path / "cache").exists()
+
+
+def test_triton_has_one_cache(calls, monkeypatch, tmp_path):
+    """PyTorch's compiler would name another folder later, and kernels would be compiled a second time."""
+    monkeypatch.setattr(getpass, "getuser", lambda: "me")
+    monkeypatch.setenv("TRITON_HOME", str(tmp_path))
+    compiled(len)
+    assert device.os.environ[TRITON_CACHE] == str(tmp_path / ".triton" / "cache")
+
+
+def test_triton_is_below_a_named_cache(calls, monkeypatch, tmp_path):
+    monkeypatch.setenv(CACHE, str(tmp_path / "mine"))
+    compiled(len)
+    assert device.os.environ[TRITON_CACHE] == str(tmp_path / "mine" / "triton")
+
+
+def test_a_named_cache_of_triton_stays(calls, monkeypatch, tmp_path):
+    monkeypatch.setenv(TRITON_CACHE, str(tmp_path))
+    monkeypatch.setattr(getpass, "getuser", lambda: "me")
+    compiled(len)
+    assert device.os.environ[TRITON_CACHE] == str(tmp_path)
 
 
 # Pauses of Python's garbage collector

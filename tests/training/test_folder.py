@@ -90,6 +90,16 @@ def test_a_state_is_saved_whatever_the_clock_says(tmp_path, monkeypatch, seconds
     assert zipfile.ZipFile(io.BytesIO(data)).infolist()[0].date_time == (1980, 1, 1, 0, 0, 0)
 
 
+def test_members_that_hardly_shrink_are_stored(tmp_path):
+    state, file = {"weights": torch.randn(2**18), "map": torch.zeros(2**18)}, ResumeFile(tmp_path / "resume.pt")
+    file.save(state)
+    file.close()
+    assert same(file.load(), state)
+    large = [m for m in zipfile.ZipFile(tmp_path / "resume.pt").infolist() if m.file_size == 2**20]
+    assert sorted(m.compress_size < 2**16 for m in large) == [False, True]
+    assert sorted(m.compress_size == 2**20 for m in large) == [False, True]
+
+
 def test_a_small_file_of_many_zeros_is_not_unpacked(out, run):
     file = ResumeFile(out / "resume.pt")
     file.save({"learner": learner_state(20) | {"zeros": torch.zeros(2**27, dtype=torch.uint8)}, "seconds": 1.0})
