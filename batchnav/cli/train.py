@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
@@ -245,10 +247,23 @@ def command(arguments: Sequence[str]) -> None:
     else:
         for name in filter(None, _given(arguments, "--config")):
             find_config(name)  # raises for an unknown name, before imports that take seconds
-        with collection_paused():
-            from batchnav.training import start  # imports PyTorch, which `--help` does not need
+        with _processes_for_scenes(arguments):
+            with collection_paused():
+                from batchnav.training import start  # imports PyTorch, which `--help` does not need
 
-        start.start(["--help" if word == ALL_OPTIONS else word for word in arguments])
+            start.start(["--help" if word == ALL_OPTIONS else word for word in arguments])
+
+
+def _processes_for_scenes(arguments: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+    """Context that starts processes for procedural scenes where the cache has none and one process trains."""
+    others = {"--gpus", "--max-restarts", "--scenes.episodes", ALL_OPTIONS}
+    if "WORLD_SIZE" in os.environ or not others.isdisjoint(word.partition("=")[0] for word in arguments):
+        return contextlib.nullcontext()
+    from batchnav.runtime.cache import cache_folder  # imports numba, as the next one
+    from batchnav.runtime.parallel import processes_ahead
+
+    cached = any(cache_folder().glob("houses/*/*"))
+    return contextlib.nullcontext() if cached else processes_ahead("batchnav.data.scenes.load")
 
 
 def _given(arguments: Sequence[str], option: str) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
+import os
 import pickle
 import signal
 import threading
@@ -16,7 +18,7 @@ import numba
 
 from batchnav.errors import BatchnavError
 from batchnav.runtime.console import progress_bar
-from batchnav.runtime.imports import import_in_child
+from batchnav.runtime.imports import VARIABLE, import_in_child
 
 if TYPE_CHECKING:
     from joblib.externals.loky import ProcessPoolExecutor
@@ -102,14 +104,12 @@ def in_parallel(
 
         yield from counted(map(work, items[:1]))  # compiles missing kernels once, for all processes
         if workers < 2 or multiprocessing.current_process().daemon:
+            _taken_ahead(needed=False)
             yield from counted(map(work, items[1:]))
             return
-        from joblib.externals.loky import ProcessPoolExecutor  # kernels without parallel work do without it
-
-        # Spawned, not forked: forking is unsafe after CUDA or threads have started.
         try:
             with (
-                ProcessPoolExecutor(workers - 1, initializer=_begin_process) as pool,
+                _taken_ahead() or _processes(workers - 1) as pool,
                 # Closed before the pool, which waits for all work that is not cancelled, wherever an interrupt comes.
                 contextlib.closing(_shared(pool, work, items[1:])) as results,
             ):
@@ -119,6 +119,47 @@ def in_parallel(
                 f"{title}: a process was killed after {done} of {len(items)}, probably because memory was short; free "
                 f"memory, or set NUMBA_NUM_THREADS=1 for fewer processes"
             ) from error
+
+
+def _processes(count: int, module: str = "") -> ProcessPoolExecutor:
+    """A pool whose processes start with its first task: spawned, since forks are unsafe after CUDA or threads."""
+    from joblib.externals.loky import ProcessPoolExecutor  # kernels without parallel work do without it
+
+    return ProcessPoolExecutor(count, initializer=_begin_process, initargs=(module,))
+
+
+_ahead: list[tuple[ProcessPoolExecutor, str | None]] = []
+"""At most one pool that was started ahead, and what its processes import (`imports.VARIABLE`)."""
+
+
+@contextlib.contextmanager
+def processes_ahead(module: str) -> Iterator[None]:
+    """Context whose first `in_parallel` finds its processes started, and a module imported in them.
+
+    They import while this process does, which takes seconds. They end with that call, or with the context.
+    """
+    if num_threads() < 2:
+        yield
+        return
+    resource_tracker.ensure_running()
+    with interrupts_blocked():
+        pool = _processes(num_threads() - 1, module)
+        pool.submit(num_threads)  # starts the processes
+    _ahead.append((pool, os.environ.get(VARIABLE)))
+    try:
+        yield
+    finally:
+        _taken_ahead(needed=False)
+
+
+def _taken_ahead(needed: bool = True) -> ProcessPoolExecutor | None:
+    """The pool that was started ahead, once; it ends where it is not needed or lacks modules of one's own."""
+    while _ahead:
+        pool, imports = _ahead.pop()
+        if needed and imports == os.environ.get(VARIABLE):
+            return pool
+        pool.shutdown(wait=False, kill_workers=True)
+    return None
 
 
 def _shared(pool: ProcessPoolExecutor, work: Callable[[T], R], items: list[T]) -> Generator[R, None, None]:
@@ -148,8 +189,10 @@ def _shared(pool: ProcessPoolExecutor, work: Callable[[T], R], items: list[T]) -
             future.cancel()
 
 
-def _begin_process() -> None:
+def _begin_process(module: str = "") -> None:
     """Compute on one core in this process: there are as many processes as cores. Modules of one's own are imported."""
+    if module:
+        importlib.import_module(module)
     import_in_child()
     numba.set_num_threads(1)
 

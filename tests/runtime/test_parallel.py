@@ -41,6 +41,44 @@ def test_results_come_in_order_and_hold_no_file_open(two_processes):
     assert [few[9][1].item() for few in results] == list(range(9, 109))
 
 
+def _pid(_):
+    time.sleep(0.02)  # stands for work
+    return os.getpid()
+
+
+def test_processes_that_started_ahead_are_used_once(two_processes):
+    with parallel.processes_ahead("colorsys"):
+        (pool, _), caller = parallel._ahead[0], os.getpid()
+        (started,) = pool._processes
+        assert pool.submit(_has_module, "colorsys").result()
+        assert {*in_parallel(_pid, range(20), "numbers")} - {caller} == {started}
+        assert not parallel._ahead
+        assert {*in_parallel(_pid, range(20), "numbers")}.isdisjoint({started})
+
+
+def _has_module(name):
+    return name in sys.modules
+
+
+def test_processes_that_started_ahead_end_where_they_are_not_needed(two_processes, monkeypatch):
+    """One item needs none; other modules of one's own need others; an error leaves the context."""
+    pools = []
+    with parallel.processes_ahead("colorsys"):
+        pools.append(parallel._ahead[0][0])
+        assert [*in_parallel(_half, [2], "halves")] == [0.5] and not parallel._ahead
+    with parallel.processes_ahead("colorsys"):
+        pools.append(parallel._ahead[0][0])
+        monkeypatch.setenv(parallel.VARIABLE, '["json"]')
+        assert [*in_parallel(_half, [2, 4, 8], "halves")] == [0.5, 0.25, 0.125] and not parallel._ahead
+    with pytest.raises(KeyError), parallel.processes_ahead("colorsys"):
+        pools.append(parallel._ahead[0][0])
+        raise KeyError
+    assert not parallel._ahead
+    for pool in pools:
+        with pytest.raises(RuntimeError):
+            pool.submit(_half, 2)
+
+
 def test_an_error_in_a_process_is_raised_here(two_processes):
     with pytest.raises(ZeroDivisionError):
         list(in_parallel(_half, [2, 1, 0, 1], "halves"))
