@@ -102,16 +102,15 @@ def in_parallel(
                 show(done)
                 yield result
 
-        yield from counted(map(work, items[:1]))  # compiles missing kernels once, for all processes
         if workers < 2 or multiprocessing.current_process().daemon:
             _taken_ahead(needed=False)
-            yield from counted(map(work, items[1:]))
+            yield from counted(map(work, items))
             return
         try:
             with (
                 _taken_ahead() or _processes(workers - 1) as pool,
                 # Closed before the pool, which waits for all work that is not cancelled, wherever an interrupt comes.
-                contextlib.closing(_shared(pool, work, items[1:])) as results,
+                contextlib.closing(_shared(pool, work, items)) as results,
             ):
                 yield from counted(results)
         except BrokenProcessPool as error:
@@ -172,7 +171,7 @@ def _shared(pool: ProcessPoolExecutor, work: Callable[[T], R], items: list[T]) -
         while begun < len(items) and not ready.done():
             yield work(items[begun])
             begun += 1
-    except KeyboardInterrupt:
+    except BaseException:  # an interrupt, an error of the work, or the end of the generator
         pool.shutdown(wait=False, kill_workers=True)  # they still start, which takes seconds
         raise
     items = items[begun:]

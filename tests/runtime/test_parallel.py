@@ -11,6 +11,7 @@ import time
 
 import pytest
 import torch
+from joblib.externals.loky import ProcessPoolExecutor
 
 from batchnav.errors import BatchnavError
 from batchnav.runtime import parallel
@@ -82,6 +83,15 @@ def test_processes_that_started_ahead_end_where_they_are_not_needed(two_processe
 def test_an_error_in_a_process_is_raised_here(two_processes):
     with pytest.raises(ZeroDivisionError):
         list(in_parallel(_half, [2, 1, 0, 1], "halves"))
+
+
+def test_an_error_of_the_first_item_does_not_wait_for_processes_that_start(two_processes, monkeypatch):
+    ended = []
+    shutdown = ProcessPoolExecutor.shutdown
+    monkeypatch.setattr(ProcessPoolExecutor, "shutdown", lambda pool, **how: ended.append(how) or shutdown(pool, **how))
+    with pytest.raises(ZeroDivisionError):
+        list(in_parallel(_half, [0, 1, 2], "halves"))
+    assert ended[0] == {"wait": False, "kill_workers": True}
 
 
 def _write_pid(path):
