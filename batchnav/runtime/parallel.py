@@ -103,12 +103,12 @@ def in_parallel(
                 yield result
 
         if workers < 2 or multiprocessing.current_process().daemon:
-            _taken_ahead(needed=False)
+            _taken_ahead(0)
             yield from counted(map(work, items))
             return
         try:
             with (
-                _taken_ahead() or _processes(workers - 1) as pool,
+                _taken_ahead(workers - 1) or _processes(workers - 1) as pool,
                 # Closed before the pool, which waits for all work that is not cancelled, wherever an interrupt comes.
                 contextlib.closing(_shared(pool, work, items)) as results,
             ):
@@ -127,35 +127,39 @@ def _processes(count: int, module: str = "") -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, initializer=_begin_process, initargs=(module,))
 
 
-_ahead: list[tuple[ProcessPoolExecutor, str | None]] = []
-"""At most one pool that was started ahead, and what its processes import (`imports.VARIABLE`)."""
+_ahead: list[tuple[ProcessPoolExecutor, int, str | None]] = []
+"""At most one pool that was started ahead, its number of processes, and what they import (`imports.VARIABLE`)."""
+MOST_AHEAD = 31
+"""Largest number of processes that start ahead, before it is known how many the work needs. One takes 0.3 GB."""
 
 
 @contextlib.contextmanager
 def processes_ahead(module: str) -> Iterator[None]:
     """Context whose first `in_parallel` finds its processes started, and a module imported in them.
 
-    They import while this process does, which takes seconds. They end with that call, or with the context.
+    They import while this process does, which takes seconds. They end with that call, or with the context. Work that
+    has use for more than MOST_AHEAD processes starts its own.
     """
-    if num_threads() < 2:
+    count = min(num_threads() - 1, MOST_AHEAD)
+    if count < 1:
         yield
         return
     resource_tracker.ensure_running()
     with interrupts_blocked():
-        pool = _processes(num_threads() - 1, module)
+        pool = _processes(count, module)
         pool.submit(num_threads)  # starts the processes
-    _ahead.append((pool, os.environ.get(VARIABLE)))
+    _ahead.append((pool, count, os.environ.get(VARIABLE)))
     try:
         yield
     finally:
-        _taken_ahead(needed=False)
+        _taken_ahead(0)
 
 
-def _taken_ahead(needed: bool = True) -> ProcessPoolExecutor | None:
-    """The pool that was started ahead, once; it ends where it is not needed or lacks modules of one's own."""
+def _taken_ahead(needed: int) -> ProcessPoolExecutor | None:
+    """The pool that was started ahead, once. It ends where none or more processes are needed, or other modules."""
     while _ahead:
-        pool, imports = _ahead.pop()
-        if needed and imports == os.environ.get(VARIABLE):
+        pool, count, imports = _ahead.pop()
+        if 0 < needed <= count and imports == os.environ.get(VARIABLE):
             return pool
         pool.shutdown(wait=False, kill_workers=True)
     return None

@@ -49,7 +49,7 @@ def _pid(_):
 
 def test_processes_that_started_ahead_are_used_once(two_processes):
     with parallel.processes_ahead("colorsys"):
-        (pool, _), caller = parallel._ahead[0], os.getpid()
+        (pool, *_), caller = parallel._ahead[0], os.getpid()
         (started,) = pool._processes
         assert pool.submit(_has_module, "colorsys").result()
         assert {*in_parallel(_pid, range(20), "numbers")} - {caller} == {started}
@@ -62,7 +62,7 @@ def _has_module(name):
 
 
 def test_processes_that_started_ahead_end_where_they_are_not_needed(two_processes, monkeypatch):
-    """One item needs none; other modules of one's own need others; an error leaves the context."""
+    """One item needs none; other modules, and more processes, need others; an error leaves the context."""
     pools = []
     with parallel.processes_ahead("colorsys"):
         pools.append(parallel._ahead[0][0])
@@ -70,6 +70,10 @@ def test_processes_that_started_ahead_end_where_they_are_not_needed(two_processe
     with parallel.processes_ahead("colorsys"):
         pools.append(parallel._ahead[0][0])
         monkeypatch.setenv(parallel.VARIABLE, '["json"]')
+        assert [*in_parallel(_half, [2, 4, 8], "halves")] == [0.5, 0.25, 0.125] and not parallel._ahead
+    with parallel.processes_ahead("colorsys"):
+        pools.append(parallel._ahead[0][0])
+        monkeypatch.setattr(parallel, "num_threads", lambda: 3)
         assert [*in_parallel(_half, [2, 4, 8], "halves")] == [0.5, 0.25, 0.125] and not parallel._ahead
     with pytest.raises(KeyError), parallel.processes_ahead("colorsys"):
         pools.append(parallel._ahead[0][0])
