@@ -130,7 +130,7 @@ def _processes(count: int, module: str = "") -> ProcessPoolExecutor:
 _ahead: list[tuple[ProcessPoolExecutor, int, str | None]] = []
 """At most one pool that was started ahead, its number of processes, and what they import (`imports.VARIABLE`)."""
 MOST_AHEAD = 31
-"""Largest number of processes that start ahead, before it is known how many the work needs. One takes 0.3 GB."""
+"""Largest number of processes that start ahead, before it is known how many the work needs. One takes 0.4 GB."""
 
 
 @contextlib.contextmanager
