@@ -219,7 +219,7 @@ def timed(entry: Entry, folder: Path, seed: int, device: str, empty: bool) -> tu
     with tempfile.TemporaryDirectory() as place:
         environment = {"BATCHNAV_CACHE": place}
         if empty:
-            environment["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/inductor"
+            environment |= {"TORCHINDUCTOR_CACHE_DIR": f"{place}/inductor", "TRITON_CACHE_DIR": f"{place}/triton"}
         else:  # kernels alone: scenes are generated for each seed
             (Path(place) / "kernels").symlink_to(cache_folder().resolve() / "kernels")
         begin = time.perf_counter()

@@ -8,8 +8,10 @@ import torch
 import yaml
 from worlds import write_floor
 
+from batchnav.cli import train
 from batchnav.config import load_config
 from batchnav.errors import MeshError
+from batchnav.runtime import parallel
 from batchnav.runtime.bundled import CONFIGS
 from batchnav.training import start
 from batchnav.training.config import TrainingConfig
@@ -164,3 +166,36 @@ def test_help_all_of_train_lists_options_of_all_levels(run, capsys):
         run("train", "--help-all")
     text = capsys.readouterr().out
     assert all(word in text for word in (*OPTIONS_OF_TRAIN, "--ppo.num-envs", "--env.task.max-steps"))
+
+
+@pytest.mark.parametrize(
+    ("words", "world_size", "cached", "ahead"),
+    [
+        ([], None, False, ["batchnav.data.scenes.load"]),
+        ([], None, True, []),
+        ([], "2", False, []),
+        (["--gpus=2"], None, False, []),
+        (["--scenes.episodes", "mine.json.gz"], None, False, []),
+    ],
+)
+def test_processes_start_ahead_where_houses_are_made(words, world_size, cached, ahead, monkeypatch, tmp_path):
+    """They come before the imports of training; the first run in an empty cache needs them."""
+    events = []
+
+    @contextlib.contextmanager
+    def processes_ahead(module):
+        events.append(module)
+        yield
+        events.append("ended")
+
+    monkeypatch.setattr(parallel, "processes_ahead", processes_ahead)
+    monkeypatch.setattr(start, "start", lambda _: events.append("trained"))
+    monkeypatch.setenv("BATCHNAV_CACHE", str(tmp_path))
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if world_size:
+        monkeypatch.setenv("WORLD_SIZE", world_size)
+    if cached:
+        (tmp_path / "houses" / "version").mkdir(parents=True)
+        (tmp_path / "houses" / "version" / "house_0.scene").touch()
+    train.command(words)
+    assert events == ([*ahead, "trained", "ended"] if ahead else ["trained"])
