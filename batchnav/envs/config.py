@@ -180,8 +180,9 @@ class NavConfig(Sections):
     sensors: tuple[str, ...] = field(default=("depth",), metadata={CHOICES: (SENSORS, SOURCES)})
     """Observations by name: sensors of the main camera (depth, rgb, semantic, instance, normals, goal_mask) and of
     other cameras (left_depth), the map's (ego_map, waypoint), the pose (gps, compass, heading), ranges around the agent
-    (lidar, depth360), the field of view of Instance ImageNav's goal image (goal_hfov), and the embedding of a goal's
-    name or description (goal_embedding). The task adds its goal observations. The order has no effect."""
+    (lidar, depth360), the field of view of Instance ImageNav's goal image (goal_hfov), the embedding of a goal's name
+    or description (goal_embedding), and the goal's place as a label for training (true_goal). The task adds its goal
+    observations. The order has no effect."""
     world: WorldConfig = field(default_factory=WorldConfig)
     """Who is in an environment's world: people, and one robot or several."""
     disturbances: DisturbanceConfig = field(default_factory=DisturbanceConfig)

@@ -23,7 +23,7 @@ from batchnav.sensors.camera import MAIN, CameraConfig
 from batchnav.sensors.frame import appearance_needed
 from batchnav.sensors.goal_image import GOAL_HFOV, GoalCameraImage, GoalHfov, GoalImage
 from batchnav.sensors.goal_mask import GoalCategorySensor, GoalMaskSensor
-from batchnav.sensors.pose import POSE_SENSORS
+from batchnav.sensors.pose import POSE_SENSORS, TRUE_GOAL, TrueGoal
 from batchnav.sensors.scan import LIDAR, SCAN_SENSORS, lidar_sensor
 from batchnav.tasks import TASKS
 
@@ -93,6 +93,7 @@ SOURCES = Registry({
     **{name: MapSensor(name) for name in MAP_SPECS},
     **{name: lambda config, sensor=sensor: sensor() for name, sensor in POSE_SENSORS.items()},
     GOAL_HFOV: lambda config: GoalHfov(),
+    TRUE_GOAL: lambda config: TrueGoal(),
     **SCAN_SENSORS,
     GOAL_EMBEDDING: GoalEmbeddingSensor(),
 })  # fmt: skip

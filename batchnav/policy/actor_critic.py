@@ -7,6 +7,7 @@
     last action -- embedding ----'
 
     images, categories -- mask head: predicted mask of the goal, one more image      (`PolicyConfig.predicted_mask`)
+    memory -- goal head: distance and bearing of the goal, in training only          (`PolicyConfig.predicted_goal`)
 
 Each kind of observation, the memory and the previous action are optional: the spaces and `PolicyConfig` determine which
 of them a policy has.
@@ -145,6 +146,8 @@ class Evaluation(NamedTuple):
     """Parameters of the action distribution, f32 [T, B, num_outputs], to evaluate further actions with."""
     mask_logits: torch.Tensor | None = None
     """Logits of the predicted mask, [T, B, 1, H, W]; None for a policy that predicts none."""
+    goal: torch.Tensor | None = None
+    """Predicted place of the goal, f32 [T, B, 3]: ln(1 + r), cos and sin of the angle; None without a prediction."""
 
 
 class ActorCritic(nn.Module):
@@ -160,7 +163,8 @@ class ActorCritic(nn.Module):
     action.
 
     The image `config.predicted_mask` is not read: the policy predicts it from the images of the first size, and reads
-    its prediction with them. The observation space needs it for learning only.
+    its prediction with them. The vector `config.predicted_goal` is not read either: a layer on the memory's output
+    predicts it, and its loss trains the whole network. The observation space needs both for learning only.
 
     Args:
         observation_space: of one environment.
@@ -183,7 +187,7 @@ class ActorCritic(nn.Module):
         self.config = config
         """The architecture."""
         read = spaces_to_read(observation_space, config.blind)
-        label = read.pop(config.predicted_mask, None)
+        labels = {name: read.pop(name) for name in config.labels.values() if name in read}
         self.observation_shapes = {name: tuple(map(int, space.shape or ())) for name, space in read.items()}
         """Shape of one environment's observation, by name, for all observations that the policy reads."""
         self.num_categories = {name: num_categories(space, name) for name, space in read.items() if is_integer(space)}
@@ -201,10 +205,13 @@ class ActorCritic(nn.Module):
         """Names of the images that share an encoder; one entry per image size."""
         if not config.blind:
             self._check_film(images)
-        self.label_shapes = {} if label is None else {config.predicted_mask: tuple(map(int, label.shape or ()))}
-        """Shape of the observation that the policy learns to predict, by name; empty where the space has none."""
+        self.label_shapes = {name: tuple(map(int, space.shape or ())) for name, space in labels.items()}
+        """Shape of the observations that the policy learns to predict, by name; empty where the space has none."""
         if config.predicted_mask:
             self._check_mask()
+        if (shape := self.label_shapes.get(config.predicted_goal, (2,))) != (2,):
+            found = f"observation {config.predicted_goal!r} has shape {list(shape)}"
+            raise ConfigError(f"predicted_goal: {found}, expected [2] (r and angle)")
         with torch_defaults(device):
             self._make_layers(read, images)
 
@@ -263,6 +270,7 @@ class ActorCritic(nn.Module):
         if config.predicted_mask:
             channels = self._joint_shape(self.images[0])[0]
             self.mask_head = MaskHead(channels, tuple(self.num_categories.values()), config.mask_width)
+        self.goal_head = nn.Linear(self.body.output_size, 3) if config.predicted_goal else None  # see losses.goal_loss
 
     @property
     def pretrained_source(self) -> Source | None:
@@ -388,7 +396,8 @@ class ActorCritic(nn.Module):
         x, mask_logits = self._features(as_dict(obs), prev_action, starts)
         x, _ = self.body(x, starts, state0)
         outputs, value = self._heads(x)
-        return Evaluation(*self.actions.evaluate(outputs, actions), value, outputs, mask_logits)
+        goal = None if self.goal_head is None else self.goal_head(x).float()
+        return Evaluation(*self.actions.evaluate(outputs, actions), value, outputs, mask_logits, goal)
 
     def predict_mask(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Probability of each pixel to show the goal, f32 [B, 1, H, W], for a policy with `config.predicted_mask`.

@@ -50,5 +50,14 @@ class PolicyConfig(Sections):
     "goal_mask": the environment renders it for training only. "": none."""
     mask_width: int = bounded(64, 2, 512)
     """Number of channels of the network that predicts the mask."""
+    predicted_goal: str = ""
+    """Vector [r, angle] of the goal's place that the policy learns to predict from its memory, such as "true_goal": the
+    environment has it for training only. What the memory learns for it helps to find the goal. "": none."""
     blind: bool = False
     """Ignore all images and scans, as a control experiment."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Names of the observations that the policy predicts instead of reading them, by setting."""
+        found = {"predicted_mask": self.predicted_mask, "predicted_goal": self.predicted_goal}
+        return {setting: name for setting, name in found.items() if name}

@@ -150,7 +150,8 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
     """Load weights into a network from a file that `save_policy` wrote for the same settings and shapes.
 
     The network may read more vectors and integers than the saved one. The body's weights for them begin at 0, so the
-    network begins with the actions of the saved one. Where initial weights of an encoder came from may differ.
+    network begins with the actions of the saved one. Where initial weights of an encoder came from may differ, and
+    whether the network predicts the goal's place, for which the weights are new where the file has none.
 
     Args:
         policy: the network; its weights are replaced.
@@ -165,7 +166,10 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
         "observation_shapes": {n: shape for n, shape in policy.observation_shapes.items() if n not in more},
         "num_categories": {n: size for n, size in policy.num_categories.items() if n not in more},
         "action_space": policy.action_space,
-        "config": replace(policy.config, polar=tuple(n for n in policy.config.polar if n not in more)),
+        "config": replace(
+            policy.config, polar=tuple(n for n in policy.config.polar if n not in more),
+            predicted_goal=found.config.predicted_goal,
+        ),
     }
     for name, expected in alike.items():
         has = getattr(found, name)
@@ -178,7 +182,8 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
             f"{path}: found a policy that does not read {', '.join(sorted(more))}, expected one that does, "
             f"since the memory {policy.config.memory!r} names no input weights"
         )
-    weights = policy.state_dict() | found.state_dict()
+    own = policy.state_dict()
+    weights = own | {name: value for name, value in found.state_dict().items() if name in own}
     for read in (f"body.{name}" for name in policy.body.input_weights):
         parts = dict(zip(found.body_inputs, weights[read].split(list(found.body_inputs.values()), dim=1), strict=True))
         none = weights[read].new_zeros(len(weights[read]), policy.config.embedding_size)

@@ -1,4 +1,4 @@
-"""Pose sensors: GPS, compass and heading, as in habitat-lab.
+"""Pose sensors: GPS, compass and heading, as in habitat-lab, and the goal's true place as a label for training.
 
 They have no error, even with actuation noise, unless odometry drifts (`sensors.disturbances`).
 """
@@ -13,12 +13,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
+from batchnav.errors import ConfigError
 from batchnav.geometry.pose import sin_cos, wrapped
 from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.launch import kernel
 
 _GPS, _COMPASS, _HEADING = range(3)
+TRUE_GOAL = "true_goal"
+"""Name of the observation of `TrueGoal`."""
 
 
 class PosedBodies(Protocol):
@@ -91,6 +94,29 @@ POSE_SENSORS = {
 """Pose sensors by name. "gps": f32 [N, 2], metres ahead and to the right of the start pose. "compass": f32 [N, 1],
 radians to the left of the start heading, in (-pi, pi]. "heading": f32 [N, 1], radians to the left of the world's -Z
 axis, in (-pi, pi]."""
+
+
+class TrueGoal(ObservationSource):
+    """f32 [N, 2]: distance of the goal, metres, and its bearing, radians to the left, from the agent's true pose.
+
+    A label for training, which a policy with `predicted_goal` learns to predict. In ObjectNav the goal's place is that
+    of its nearest view point.
+    """
+
+    spec = Spec(TRUE_GOAL, (2,), torch.float32, -math.inf, math.inf, torch.float32)
+    requires = Requirements(goal=frozenset({"live_goal"}))
+
+    def bind(self, frame: Frame) -> None:
+        """ConfigError for a task without a goal that has a place."""
+        if getattr(frame.task, "live_goal", None) is None:
+            raise ConfigError(
+                f"sensors: found {TRUE_GOAL!r} with a task without goals, expected a task with goals, such as imagenav; "
+                "leave the sensor out"
+            )
+
+    def write(self, frame: Frame, out: torch.Tensor) -> None:
+        """Copy the live tensor."""
+        out.copy_(frame.task.live_goal)
 
 
 @kernel(fastmath=True)

@@ -84,12 +84,12 @@ class TrainingConfig:
                 f"that reads colour among them; add 'rgb' or set false"
             )
         self._check_expert()
-        mask = self.policy.predicted_mask
-        if mask and mask not in self.env.sensors:
-            raise ConfigError(
-                f"policy.predicted_mask: found {mask!r} with sensors {', '.join(self.env.sensors)}, expected it among "
-                f"them, to learn from"
-            )
+        for setting, name in self.policy.labels.items():
+            if name not in self.env.sensors:
+                raise ConfigError(
+                    f"policy.{setting}: found {name!r} with sensors {', '.join(self.env.sensors)}, expected it among "
+                    f"them, to learn from"
+                )
         if self.learner.num_envs % (self.processes * self.learner.minibatches):
             raise ConfigError(
                 f"{self.algorithm}.num_envs: found {self.learner.num_envs}, expected a multiple of the "
@@ -120,8 +120,9 @@ class TrainingConfig:
 
     @property
     def acting_env(self) -> NavConfig:
-        """The environment without the image that the policy predicts, which is rendered for training only."""
-        sensors = tuple(name for name in self.env.sensors if name != self.policy.predicted_mask)
+        """The environment without what the policy predicts, which is observed for training only."""
+        predicted = self.policy.labels.values()
+        sensors = tuple(name for name in self.env.sensors if name not in predicted)
         return replace(self.env, sensors=sensors)
 
     @property

@@ -99,3 +99,21 @@ def test_kernels_compile_for_cuda_and_write_to_the_output(compile_ptx):
 def test_unknown_names_are_refused_with_all_names():
     with pytest.raises(ConfigError, match=r"found 'compas', expected some of depth.*compass, gps, heading"):
         specs_of(NavConfig(sensors=("gps", "compas")))
+
+
+def test_true_goal_is_the_relative_goal_of_every_task_with_goals():
+    bank = SceneBank.pack([load_scene("house:3")], "cpu")
+    env = NavEnv(bank, 8, sensors=("true_goal",), max_steps=9, seed=2)
+    env.reset()
+    for action in torch.randint(1, 4, (12, 8), generator=torch.Generator().manual_seed(0)):
+        now, *_ = env.step(action)
+        assert now["true_goal"].equal(now["pointgoal"])
+    bank = SceneBank.pack([load_scene("house:3")], "cpu", appearance=True)
+    env = NavEnv(bank, 8, task="imagenav", sensors=("rgb", "true_goal"), seed=2)
+    env.reset()
+    for action in torch.randint(1, 4, (12, 8), generator=torch.Generator().manual_seed(0)):
+        now, *_ = env.step(action)
+        away = env.task.goal_position - env.sim.bodies.position
+        np.testing.assert_allclose(now["true_goal"][:, 0], torch.hypot(away[:, 0], away[:, 2]), rtol=1e-5)
+    with pytest.raises(ConfigError, match="sensors: found 'true_goal' with a task without goals"):
+        NavEnv(bank, 2, task="explore", sensors=("true_goal",))
