@@ -167,14 +167,22 @@ def chosen_settings(config: Any, field: str) -> tuple[Any, ...]:
 
     ConfigError for an unknown name.
     """
-    name = getattr(config, field)
+    (settings,) = all_settings(config, field).values()
+    return settings
+
+
+def all_settings(config: Any, field: str) -> dict[str, tuple[Any, ...]]:
+    """`chosen_settings` of each part that a field names, by the part's name."""
+    names, found = getattr(config, field), {}
     registries = next(f.metadata[CHOICES] for f in dataclasses.fields(config) if f.name == field)
-    section = next((registry.section(name) for registry in registries if name in registry), "")
-    if section == "":
-        known = [known for registry in registries for known in registry]
-        known += [f"{family}:NAME" for registry in registries for family in registry.families]
-        raise ConfigError(f"{field}: found {shortened(name)}, expected one of {', '.join(known)}")
-    return () if section is None else (getattr(config, section),)
+    for name in (names,) if isinstance(names, str) else names:
+        section = next((registry.section(name) for registry in registries if name in registry), "")
+        if section == "":
+            known = [known for registry in registries for known in registry]
+            known += [f"{family}:NAME" for registry in registries for family in registry.families]
+            raise ConfigError(f"{field}: found {shortened(name)}, expected one of {', '.join(known)}")
+        found[name] = () if section is None else (getattr(config, section),)
+    return found
 
 
 def sections_in_use(config: Any) -> set[str]:

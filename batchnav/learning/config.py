@@ -28,8 +28,6 @@ class LearnerConfig:
     `total_frames`. A finished run that continues with its former length here stays at its final learning rate."""
     mask_coef: float = bounded(1.0, 0.0, 1e6)
     """Coefficient of the mask loss, for a policy with `predicted_mask`."""
-    goal_coef: float = bounded(1.0, 0.0, 1e6)
-    """Coefficient of the loss of the goal's place, for a policy with `predicted_goal`."""
     max_grad_norm: float = bounded(1.0, 1e-9, 1e9)
     """Largest norm of the gradient; a larger gradient is scaled down to it."""
     optimizer: Literal["lamb", "adamw"] = "lamb"

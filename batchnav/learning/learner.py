@@ -21,7 +21,7 @@ from batchnav.config import validate
 from batchnav.errors import ArgumentError, CheckpointError, ConfigError
 from batchnav.learning.algorithm import OWN, Expert, Samples
 from batchnav.learning.config import ImitationConfig, LearnerConfig
-from batchnav.learning.losses import goal_loss, imitation_loss, mask_loss
+from batchnav.learning.losses import imitation_loss, mask_loss
 from batchnav.learning.optimizers import Bucket, check_optimizer_state, learning_rate, make_optimizer
 from batchnav.learning.rollout import Rollout
 from batchnav.learning.stats import EpisodeSums, Timer, UpdateStats
@@ -81,8 +81,6 @@ class Learner:
         "entropy": ("entropy", "nats"),
         "mask_loss": ("loss of the predicted mask", ""),
         "mask_iou": ("IoU of the predicted mask", ""),
-        "goal_loss": ("loss of the predicted goal", ""),
-        "goal_cosine": ("cosine of the error of the goal's bearing", ""),
     }
     """Title and unit of the scalars that pages of runs plot, by name."""
     learns_values = True
@@ -147,7 +145,7 @@ class Learner:
 
     def _check_observations(self) -> None:
         """ConfigError where the environment's observations do not fit the policy."""
-        for setting, name in self.policy.config.labels.items():
+        for name, setting in self.policy.config.labels.items():
             if name not in self.policy.label_shapes:
                 raise ConfigError(f"{setting}: found no observation {name!r} to learn from, expected it")
         for name in self.policy.num_categories:
@@ -392,7 +390,7 @@ class Learner:
     def _loss(self, envs: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Loss on the sequences of the environments `envs` i64 [B] with the terms that any algorithm may have.
 
-        The statistics are those of `loss`, "loss" first, then those of what is predicted; `_stats_names` names them.
+        The statistics are those of `loss`, "loss" first, then those of predicted mask and auxiliary losses; `_stats_names` names them.
         """
         rollout, T = self.rollout, self.config.rollout_steps
         obs = {name: rollout.take_obs(name, envs) for name in rollout.obs}
@@ -411,9 +409,8 @@ class Learner:
         if evaluated.mask_logits is not None:
             of_mask, mask_stats = mask_loss(evaluated.mask_logits, obs[self.policy.config.predicted_mask])
             loss, stats = loss + self.config.mask_coef * of_mask, stats | mask_stats
-        if evaluated.goal is not None:
-            of_goal, goal_stats = goal_loss(evaluated.goal, obs[self.policy.config.predicted_goal])
-            loss, stats = loss + self.config.goal_coef * of_goal, stats | goal_stats
+        if evaluated.auxiliary is not None:
+            loss, stats = loss + evaluated.auxiliary[0], stats | evaluated.auxiliary[1]
         self._stats_names = tuple(stats)
         return loss, tuple(stats.values())
 

@@ -1,4 +1,4 @@
-"""Advantages and losses, pure functions of tensors: GAE, PPO's clipped objective, imitation, prediction of goals."""
+"""Advantages and losses, pure functions of tensors: GAE, PPO's clipped objective, imitation, mask prediction."""
 
 from __future__ import annotations
 
@@ -133,25 +133,3 @@ def mask_loss(logits: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, d
         union = (predicted | shown).sum().clamp(min=1)
         iou = (predicted & shown).sum().float() / union
     return loss, {"mask_loss": loss.detach(), "mask_iou": iou}
-
-
-def goal_loss(predicted: torch.Tensor, goal: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Mean squared error of the predicted place of the goal.
-
-    Bono et al. (DEBiT, ICLR 2024) learn where the goal's image was taken before they learn to navigate; here both are
-    learned together.
-
-    Args:
-        predicted: ln(1 + r), cos and sin of the angle, f32 [..., 3].
-        goal: distance r of the goal, metres, and its angle, radians, [..., 2].
-
-    Returns:
-        the loss, f32 scalar with gradient, and detached scalars by name: "goal_loss", and "goal_cosine", the mean cosine
-        of the angle between predicted and true direction.
-    """
-    r, angle = goal.float().unbind(-1)
-    target = torch.stack([torch.log1p(r), torch.cos(angle), torch.sin(angle)], dim=-1)
-    loss = F.mse_loss(predicted, target)
-    with torch.no_grad():
-        cosine = F.cosine_similarity(predicted[..., 1:], target[..., 1:], dim=-1).mean()
-    return loss, {"goal_loss": loss.detach(), "goal_cosine": cosine}

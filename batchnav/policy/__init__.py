@@ -1,11 +1,11 @@
-"""The policy: encoders, memories, actor-critic, and weights on disk. It reads observations by their spaces only."""
+"""The policy: encoders, memories, auxiliary losses, actor-critic, and weights on disk. It reads observations by their spaces only."""
 
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent
-from batchnav.policy.config import ENCODERS, MEMORIES
+from batchnav.policy.config import AUXILIARY, ENCODERS, MEMORIES
 from batchnav.policy.lstm import EpisodicLSTM
 from batchnav.policy.transformer import CausalTransformer
 from batchnav.policy.weights import load_policy, save_policy
 
 MEMORIES.update({"lstm": EpisodicLSTM, "transformer": CausalTransformer})
-__all__ = ["ENCODERS", "MEMORIES", "ActorCritic", "PolicyAgent", "load_policy", "save_policy"]
+__all__ = ["AUXILIARY", "ENCODERS", "MEMORIES", "ActorCritic", "PolicyAgent", "load_policy", "save_policy"]

@@ -7,7 +7,7 @@
     last action -- embedding ----'
 
     images, categories -- mask head: predicted mask of the goal, one more image      (`PolicyConfig.predicted_mask`)
-    memory -- goal head: distance and bearing of the goal, in training only          (`PolicyConfig.predicted_goal`)
+    memory -- auxiliary losses, in training only                                     (`PolicyConfig.auxiliary`)
 
 Each kind of observation, the memory and the previous action are optional: the spaces and `PolicyConfig` determine which
 of them a policy has.
@@ -24,10 +24,11 @@ from gymnasium import spaces
 from torch import nn
 from torch.nn import functional as F
 
-from batchnav.config import chosen_settings
+from batchnav.config import all_settings, chosen_settings
 from batchnav.errors import ConfigError
 from batchnav.policy.actions import actions_of
-from batchnav.policy.config import ENCODERS, MEMORIES, PolicyConfig
+from batchnav.policy.auxiliary import Auxiliary, Steps
+from batchnav.policy.config import AUXILIARY, ENCODERS, MEMORIES, PolicyConfig
 from batchnav.policy.encoder import CELL, FiLMEncoder, SEResNet9, SEResNet9Trunk, he_normal
 from batchnav.policy.memory import Memory, State
 from batchnav.policy.observations import (
@@ -146,8 +147,8 @@ class Evaluation(NamedTuple):
     """Parameters of the action distribution, f32 [T, B, num_outputs], to evaluate further actions with."""
     mask_logits: torch.Tensor | None = None
     """Logits of the predicted mask, [T, B, 1, H, W]; None for a policy that predicts none."""
-    goal: torch.Tensor | None = None
-    """Predicted place of the goal, f32 [T, B, 3]: ln(1 + r), cos and sin of the angle; None without a prediction."""
+    auxiliary: tuple[torch.Tensor, dict[str, torch.Tensor]] | None = None
+    """Sum of the auxiliary losses with their coefficients, and their detached scalars by name; None without losses."""
 
 
 class ActorCritic(nn.Module):
@@ -163,8 +164,8 @@ class ActorCritic(nn.Module):
     action.
 
     The image `config.predicted_mask` is not read: the policy predicts it from the images of the first size, and reads
-    its prediction with them. The vector `config.predicted_goal` is not read either: a layer on the memory's output
-    predicts it, and its loss trains the whole network. The observation space needs both for learning only.
+    its prediction with them. The labels of auxiliary losses are not read either. The
+    observation space needs both for learning only.
 
     Args:
         observation_space: of one environment.
@@ -187,7 +188,7 @@ class ActorCritic(nn.Module):
         self.config = config
         """The architecture."""
         read = spaces_to_read(observation_space, config.blind)
-        labels = {name: read.pop(name) for name in config.labels.values() if name in read}
+        labels = {name: read.pop(name) for name in config.labels if name in read}
         self.observation_shapes = {name: tuple(map(int, space.shape or ())) for name, space in read.items()}
         """Shape of one environment's observation, by name, for all observations that the policy reads."""
         self.num_categories = {name: num_categories(space, name) for name, space in read.items() if is_integer(space)}
@@ -206,12 +207,10 @@ class ActorCritic(nn.Module):
         if not config.blind:
             self._check_film(images)
         self.label_shapes = {name: tuple(map(int, space.shape or ())) for name, space in labels.items()}
-        """Shape of the observations that the policy learns to predict, by name; empty where the space has none."""
+        """Shape of the observations that the policy learns from alone, by name; empty where the space has none."""
         if config.predicted_mask:
             self._check_mask()
-        if (shape := self.label_shapes.get(config.predicted_goal, (2,))) != (2,):
-            found = f"observation {config.predicted_goal!r} has shape {list(shape)}"
-            raise ConfigError(f"predicted_goal: {found}, expected [2] (r and angle)")
+        self._check_labels()
         with torch_defaults(device):
             self._make_layers(read, images)
 
@@ -270,7 +269,11 @@ class ActorCritic(nn.Module):
         if config.predicted_mask:
             channels = self._joint_shape(self.images[0])[0]
             self.mask_head = MaskHead(channels, tuple(self.num_categories.values()), config.mask_width)
-        self.goal_head = nn.Linear(self.body.output_size, 3) if config.predicted_goal else None  # see losses.goal_loss
+        self.auxiliary = nn.ModuleDict({
+            name: AUXILIARY[name](self.body.output_size, self.actions, *settings)
+            for name, settings in all_settings(config, "auxiliary").items()
+        })  # fmt: skip
+        """Auxiliary losses by name."""
 
     @property
     def pretrained_source(self) -> Source | None:
@@ -396,8 +399,8 @@ class ActorCritic(nn.Module):
         x, mask_logits = self._features(as_dict(obs), prev_action, starts)
         x, _ = self.body(x, starts, state0)
         outputs, value = self._heads(x)
-        goal = None if self.goal_head is None else self.goal_head(x).float()
-        return Evaluation(*self.actions.evaluate(outputs, actions), value, outputs, mask_logits, goal)
+        auxiliary = self._auxiliary_loss(Steps(x, as_dict(obs), actions, starts)) if self.auxiliary else None
+        return Evaluation(*self.actions.evaluate(outputs, actions), value, outputs, mask_logits, auxiliary)
 
     def predict_mask(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Probability of each pixel to show the goal, f32 [B, 1, H, W], for a policy with `config.predicted_mask`.
@@ -429,6 +432,16 @@ class ActorCritic(nn.Module):
         """
         for name, norm in self.norms.items():
             cast(RunningNorm, norm).update(obs[name], average)
+
+    def _auxiliary_loss(self, steps: Steps) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """`Evaluation.auxiliary`."""
+        losses: list[torch.Tensor] = []
+        scalars: dict[str, torch.Tensor] = {}
+        for each in cast("list[Auxiliary]", [*self.auxiliary.values()]):
+            loss, found = each.loss(steps)
+            losses.append(each.settings.coef * loss)
+            scalars |= found
+        return torch.stack(losses).sum(), scalars
 
     def _heads(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The actor's outputs f32 [T, B, num_outputs] and the value f32 [T, B]."""
@@ -589,6 +602,15 @@ class ActorCritic(nn.Module):
             raise ConfigError(
                 f"predicted_mask: found {name} {list(found)}, expected {list(expected)}: the images' size"
             )
+
+    def _check_labels(self) -> None:
+        """ConfigError where the space has a label of another shape than an auxiliary loss learns from."""
+        for each, settings in all_settings(self.config, "auxiliary").items():
+            for name, expected in AUXILIARY[each].labels(*settings).items():
+                if (found := self.label_shapes.get(name, expected)) != expected:
+                    raise ConfigError(
+                        f"auxiliary {each}: observation {name!r} has shape {list(found)}, expected {list(expected)}"
+                    )
 
     def _vector_width(self, name: str, shape: tuple[int, ...]) -> int:
         """Width of `_prepare_vector`. ConfigError for a vector in `config.polar` that is not [r, angle]."""

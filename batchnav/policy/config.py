@@ -1,15 +1,17 @@
-"""The policy's configuration, and the registries of encoders and memories."""
+"""The policy's configuration, and the registries of encoders, memories and auxiliary losses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from batchnav.config import CHOICES, Registry, Sections, bounded, sectioned
+from batchnav.config import CHOICES, Registry, Sections, all_settings, bounded, sectioned
 
 ENCODERS = Registry()
 """Encoders by name, for `PolicyConfig.encoder`; `batchnav.policy.encoder` describes them."""
 MEMORIES = Registry()
 """Memories by name, for `PolicyConfig.memory`: subclasses of `batchnav.policy.memory.Memory`."""
+AUXILIARY = Registry()
+"""Auxiliary losses by name, for `PolicyConfig.auxiliary`: subclasses of `batchnav.policy.auxiliary.Auxiliary`."""
 
 
 @sectioned
@@ -17,7 +19,7 @@ MEMORIES = Registry()
 class PolicyConfig(Sections):
     """Architecture of the actor-critic. Defaults: the paper's agent, 10,988,085 parameters at 64x64 depth.
 
-    Settings of the encoder and of the memory are in the sections of their names, such as `lstm: {layers: 1}`.
+    Settings of encoder, memory and auxiliary losses are in the sections of their names, such as `lstm: {layers: 1}`.
     """
 
     encoder: str = field(default="se_resnet9", metadata={CHOICES: (ENCODERS,)})
@@ -50,14 +52,19 @@ class PolicyConfig(Sections):
     "goal_mask": the environment renders it for training only. "": none."""
     mask_width: int = bounded(64, 2, 512)
     """Number of channels of the network that predicts the mask."""
-    predicted_goal: str = ""
-    """Vector [r, angle] of the goal's place that the policy learns to predict from its memory, such as "true_goal": the
-    environment has it for training only. What the memory learns for it helps to find the goal. "": none."""
+    auxiliary: tuple[str, ...] = field(default=(), metadata={CHOICES: (AUXILIARY,)})
+    """Names of auxiliary losses in `batchnav.policy.AUXILIARY`, which train the network beside the algorithm's loss:
+    place (the goal's distance and direction, from the observation "true_goal"), or your own."""
     blind: bool = False
     """Ignore all images and scans, as a control experiment."""
 
     @property
     def labels(self) -> dict[str, str]:
-        """Names of the observations that the policy predicts instead of reading them, by setting."""
-        found = {"predicted_mask": self.predicted_mask, "predicted_goal": self.predicted_goal}
-        return {setting: name for setting, name in found.items() if name}
+        """Observations that the policy learns from and does not read, which an environment has in training only.
+
+        The setting that asks for each, by name. ConfigError for an unknown auxiliary loss.
+        """
+        found = {self.predicted_mask: "predicted_mask"} if self.predicted_mask else {}
+        for name, settings in all_settings(self, "auxiliary").items():
+            found |= dict.fromkeys(AUXILIARY[name].labels(*settings), name)
+        return found

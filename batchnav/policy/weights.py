@@ -151,7 +151,7 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
 
     The network may read more vectors and integers than the saved one. The body's weights for them begin at 0, so the
     network begins with the actions of the saved one. Where initial weights of an encoder came from may differ, and
-    whether the network predicts the goal's place, for which the weights are new where the file has none.
+    auxiliary losses, whose weights are new where the file has none.
 
     Args:
         policy: the network; its weights are replaced.
@@ -166,15 +166,12 @@ def load_weights(policy: ActorCritic, path: str | Path) -> None:
         "observation_shapes": {n: shape for n, shape in policy.observation_shapes.items() if n not in more},
         "num_categories": {n: size for n, size in policy.num_categories.items() if n not in more},
         "action_space": policy.action_space,
-        "config": replace(
-            policy.config, polar=tuple(n for n in policy.config.polar if n not in more),
-            predicted_goal=found.config.predicted_goal,
-        ),
+        "config": replace(policy.config, polar=tuple(n for n in policy.config.polar if n not in more)),
     }
     for name, expected in alike.items():
         has = getattr(found, name)
         if name == "config":
-            has, expected = architecture(has), architecture(expected)
+            has, expected = (architecture(replace(config, auxiliary=())) for config in (has, expected))
         if has != expected:
             raise CheckpointError(f"{path}: {name}: found {_where_other(has, expected)}")
     if more and not policy.body.input_weights:

@@ -12,6 +12,7 @@ import numpy as np
 
 from batchnav.errors import BatchnavError
 from batchnav.learning import ALGORITHMS
+from batchnav.policy import AUXILIARY
 from batchnav.runtime.files import read_text
 
 # Reading a run's `metrics.jsonl`
@@ -107,13 +108,13 @@ LAST_UPDATES = 10
 
 
 def learning_curves() -> dict[str, tuple[str, str]]:
-    """Title and unit of each learning curve, by key: those that the algorithms declare.
+    """Title and unit of each learning curve, by key: those that algorithms and auxiliary losses declare.
 
     Charts omit those that a run lacks. The task's metrics precede them on the page.
     """
     found = {"return": ("return of an episode", "")}
-    for algorithm in ALGORITHMS.values():
-        found |= algorithm.curves
+    for part in (*ALGORITHMS.values(), *AUXILIARY.values()):
+        found |= part.curves
     return found | {"frames_per_second": ("speed", "frames/s")}
 
 

@@ -99,8 +99,8 @@ axis, in (-pi, pi]."""
 class TrueGoal(ObservationSource):
     """f32 [N, 2]: distance of the goal, metres, and its bearing, radians to the left, from the agent's true pose.
 
-    A label for training, which a policy with `predicted_goal` learns to predict. In ObjectNav the goal's place is that
-    of its nearest view point.
+    A label for training, from which the auxiliary loss `place` learns. In ObjectNav the goal's place is that of its
+    nearest view point.
     """
 
     spec = Spec(TRUE_GOAL, (2,), torch.float32, -math.inf, math.inf, torch.float32)

@@ -84,7 +84,7 @@ class TrainingConfig:
                 f"that reads colour among them; add 'rgb' or set false"
             )
         self._check_expert()
-        for setting, name in self.policy.labels.items():
+        for name, setting in self.policy.labels.items():
             if name not in self.env.sensors:
                 raise ConfigError(
                     f"policy.{setting}: found {name!r} with sensors {', '.join(self.env.sensors)}, expected it among "
@@ -120,9 +120,9 @@ class TrainingConfig:
 
     @property
     def acting_env(self) -> NavConfig:
-        """The environment without what the policy predicts, which is observed for training only."""
-        predicted = self.policy.labels.values()
-        sensors = tuple(name for name in self.env.sensors if name not in predicted)
+        """The environment without the labels that the policy learns from, which is that of evaluation and use."""
+        labels = self.policy.labels
+        sensors = tuple(name for name in self.env.sensors if name not in labels)
         return replace(self.env, sensors=sensors)
 
     @property

@@ -12,12 +12,13 @@ import yaml
 from batchnav import cli
 from batchnav.envs.observations import SOURCES
 from batchnav.learning import ALGORITHMS
-from batchnav.policy import ENCODERS, MEMORIES
+from batchnav.policy import AUXILIARY, ENCODERS, MEMORIES
 from batchnav.runtime import imports
 
 HERE = Path(__file__).parent
 PARTS = {
     "own_algorithm.py": (ALGORITHMS, "a2c"),
+    "own_auxiliary.py": (AUXILIARY, "inverse"),
     "own_encoder.py": (ENCODERS, "grid"),
     "own_memory.py": (MEMORIES, "gru"),
     "own_sensor.py": (SOURCES, "altimeter"),
@@ -52,7 +53,8 @@ def run(tmp_path_factory):
     settings = {
         "device": "cpu", "scenes.houses": 1, "env.camera.height": 8, "env.camera.width": 8, "env.task.max-steps": 20,
         "policy.encoder": "grid", "policy.grid.cells": 2, "policy.visual-size": 8, "policy.memory": "gru",
-        "policy.gru.scale": 0.5, "policy.hidden-size": 8, "env.altimeter.unit": 2.0, "algorithm": "a2c",
+        "policy.auxiliary": "inverse", "policy.inverse.hidden": 4, "policy.gru.scale": 0.5, "policy.hidden-size": 8,
+        "env.altimeter.unit": 2.0, "algorithm": "a2c",
         "a2c.gamma": 0.9, "a2c.num-envs": 16, "a2c.rollout-steps": 16, "a2c.total-frames": 1024, "processes": 2,
     }  # fmt: skip
     options = [word for name, value in settings.items() for word in (f"--{name}", value)]
@@ -68,7 +70,7 @@ def test_the_run_keeps_parts_and_modules(run):
     assert config["imports"] == [str(run / part) for part in PARTS]
     assert config["a2c"]["gamma"] == 0.9 and config["policy"]["gru"] == {"scale": 0.5} and "ppo" not in config
     row = json.loads((run / "run" / "metrics.jsonl").read_text().splitlines()[-1])
-    assert row["frames"] == 1024 and {"policy_loss", "value_loss", "grad_norm"} <= row.keys()
+    assert row["frames"] == 1024 and {"policy_loss", "value_loss", "inverse_loss", "grad_norm"} <= row.keys()
 
 
 def test_it_resumes_without_the_option(run, caplog):

@@ -66,8 +66,8 @@ def test_a_label_that_is_not_rendered_is_refused():
     env = {"preset": "objectnav_houses", "sensors": ["rgb", "depth"]}
     with pytest.raises(ConfigError, match="predicted_mask: found 'goal_mask' with sensors rgb, depth, expected it"):
         validate(make_run(env=env))
-    with pytest.raises(ConfigError, match="predicted_goal: found 'true_goal' with sensors depth, expected it"):
-        validate(from_dict(TrainingConfig, {"policy": {"predicted_goal": "true_goal"}}))
+    with pytest.raises(ConfigError, match=r"policy\.place: found 'true_goal' with sensors depth, expected it"):
+        validate(from_dict(TrainingConfig, {"policy": {"auxiliary": ["place"]}}))
 
 
 def test_validation_renders_no_true_mask(monkeypatch):

@@ -1,4 +1,4 @@
-"""A policy that predicts the goal's place from its memory: a label for learning only, which trains the whole network."""
+"""Auxiliary losses: they train what the memory reads, learn from labels that no policy reads, and change no action."""
 
 import math
 
@@ -10,11 +10,12 @@ from toys import Bandit
 
 from batchnav.errors import CheckpointError, ConfigError
 from batchnav.learning import PPO, PPOConfig
-from batchnav.learning.losses import goal_loss
-from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
+from batchnav.policy import AUXILIARY, ActorCritic, PolicyAgent, load_policy, save_policy
+from batchnav.policy.auxiliary import Auxiliary, Steps
 from batchnav.policy.weights import load_weights
 
-WITH = policy_config(hidden_size=16, layers=1, embedding_size=6, predicted_goal="place")
+PLACE = {"auxiliary": ["place"], "place": {"label": "place", "coef": 0.5}}
+WITH = policy_config(hidden_size=16, layers=1, embedding_size=6, **PLACE)
 WITHOUT = policy_config(hidden_size=16, layers=1, embedding_size=6)
 
 
@@ -45,8 +46,8 @@ def make(config=WITH, env=None):
 def test_it_is_learned_beside_the_policy():
     learner = make()
     rows = [learner.update(0.0).read() for _ in range(120)]
-    assert rows[0]["loss/goal_cosine"] < 0.5 and rows[-1]["loss/goal_cosine"] > 0.99
-    assert rows[-1]["loss/goal_loss"] < 0.05 * rows[0]["loss/goal_loss"]
+    assert rows[0]["loss/place_cosine"] < 0.5 and rows[-1]["loss/place_cosine"] > 0.99
+    assert rows[-1]["loss/place_loss"] < 0.05 * rows[0]["loss/place_loss"]
     assert rows[-1]["episode/return"] > 0.9
 
 
@@ -71,23 +72,44 @@ def test_the_label_is_no_input_and_trains_what_the_memory_reads():
     obs = {name: rollout.take_obs(name, envs) for name in rollout.obs}
     seen = learner.policy.evaluate(obs, *args, rollout.action[:, envs])
     other = learner.policy.evaluate(obs | {"place": obs["place"] + 1.0}, *args, rollout.action[:, envs])
-    assert seen.goal.shape == (8, 8, 3) and seen.goal.equal(other.goal) and seen.outputs.equal(other.outputs)
-    loss, _ = goal_loss(seen.goal, obs["place"])
+    assert seen.outputs.equal(other.outputs) and seen.value.equal(other.value)
+    loss, scalars = seen.auxiliary
+    assert not loss.equal(other.auxiliary[0]) and loss.item() == pytest.approx(0.5 * scalars["place_loss"].item())
     named = dict(learner.policy.named_parameters())
     gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
     reached = {name.split(".")[0] for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
-    assert {"goal_head", "body", "embeddings"} <= reached and not {"actor", "critic"} & reached
+    assert {"auxiliary", "body", "embeddings"} <= reached and not {"actor", "critic"} & reached
 
 
-def test_the_loss_by_hand():
-    goal = torch.tensor([[math.e - 1.0, 0.0], [0.0, math.pi / 2]])
-    predicted = torch.tensor([[1.0, 0.5, 0.0], [0.0, 1.0, 1.0]])
-    loss, stats = goal_loss(predicted, goal)
+def test_the_place_by_hand():
+    place = make().policy.auxiliary["place"]
+    goal = torch.tensor([[[math.e - 1.0, 0.0], [0.0, math.pi / 2]]])
+    place.linear = torch.nn.Identity()
+    memory = torch.tensor([[[1.0, 0.5, 0.0], [0.0, 1.0, 1.0]]])
+    loss, scalars = place.loss(Steps(memory, {"place": goal}, torch.zeros(1, 2), torch.zeros(1, 2)))
     assert loss.item() == pytest.approx((0.5**2 + 1.0**2) / 6)
-    assert stats["goal_cosine"].item() == pytest.approx((1.0 + math.sqrt(0.5)) / 2)
+    assert scalars["place_cosine"].item() == pytest.approx((1.0 + math.sqrt(0.5)) / 2)
 
 
-def test_weights_begin_with_or_without_the_prediction(tmp_path):
+def test_several_are_summed_with_their_coefficients(monkeypatch):
+    class One(Auxiliary):
+        def loss(self, steps):
+            return 0.0 * steps.memory.sum() + 1.0, {}
+
+    monkeypatch.setattr(AUXILIARY, "data", dict(AUXILIARY.data))
+    AUXILIARY["one"], AUXILIARY["again"] = One, One
+    learner = make(policy_config(
+        hidden_size=16, layers=1, embedding_size=6, auxiliary=["one", "again"], one={"coef": 2.0}, again={"coef": 5.0},
+    ), Placed(with_label=False))  # fmt: skip
+    learner.collect()
+    rollout = learner.rollout
+    state = learner.policy.body.take(rollout.state0, torch.arange(64))
+    obs = {name: rows[:8] for name, rows in rollout.obs.items()}
+    seen = learner.policy.evaluate(obs, rollout.prev_action[:8], rollout.start[:8], state, rollout.action)
+    assert seen.auxiliary[0].item() == 7.0
+
+
+def test_weights_begin_with_or_without_it(tmp_path):
     for config, name in ((WITH, "with"), (WITHOUT, "without")):
         save_policy(make(config, Placed(with_label=config is WITH)).policy, tmp_path / f"{name}.safetensors")
     env = Placed()
@@ -101,14 +123,16 @@ def test_weights_begin_with_or_without_the_prediction(tmp_path):
         for key, value in policy.state_dict().items():
             assert value.equal(saved.get(key, new[key])), key
     other = ActorCritic(Placed().single_observation_space, env.single_action_space, policy_config(
-        hidden_size=8, layers=1, embedding_size=6, predicted_goal="place",
+        hidden_size=8, layers=1, embedding_size=6, **PLACE,
     ))  # fmt: skip
     with pytest.raises(CheckpointError, match="hidden_size"):
         load_weights(other, tmp_path / "without.safetensors")
 
 
 def test_a_label_that_does_not_fit_is_refused():
-    with pytest.raises(ConfigError, match="predicted_goal: found no observation 'place' to learn from, expected it"):
+    with pytest.raises(ConfigError, match="place: found no observation 'place' to learn from, expected it"):
         make(env=Placed(with_label=False))
-    with pytest.raises(ConfigError, match=r"predicted_goal: observation 'place' has shape \[3\], expected \[2\]"):
+    with pytest.raises(ConfigError, match=r"auxiliary place: observation 'place' has shape \[3\], expected \[2\]"):
         make(env=Placed(shape=(3,)))
+    with pytest.raises(ConfigError, match="auxiliary: found 'plaice', expected one of place"):
+        make(policy_config(auxiliary=["plaice"]))
