@@ -390,7 +390,8 @@ class Learner:
     def _loss(self, envs: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Loss on the sequences of the environments `envs` i64 [B] with the terms that any algorithm may have.
 
-        The statistics are those of `loss`, "loss" first, then those of predicted mask and auxiliary losses; `_stats_names` names them.
+        The statistics are those of `loss`, "loss" first, then those of predicted mask and auxiliary losses;
+        `_stats_names` names them.
         """
         rollout, T = self.rollout, self.config.rollout_steps
         obs = {name: rollout.take_obs(name, envs) for name in rollout.obs}

@@ -1,4 +1,7 @@
-"""The policy: encoders, memories, auxiliary losses, actor-critic, and weights on disk. It reads observations by their spaces only."""
+"""The policy: encoders, memories, auxiliary losses, actor-critic, weights on disk.
+
+It reads observations by their spaces only.
+"""
 
 from batchnav.policy.actor_critic import ActorCritic
 from batchnav.policy.agent import PolicyAgent

@@ -1,12 +1,12 @@
 """Auxiliary losses: what a policy learns from its memory besides acting, so that the memory holds what acting needs.
 
-An auxiliary loss is a module, registered by name in `batchnav.policy.AUXILIARY`; `PolicyConfig.auxiliary` lists those of
-a policy. Their gradients train the whole network. Actions do not depend on their outputs, so they cost nothing after
+An auxiliary loss is a module, registered by name in `batchnav.policy.AUXILIARY`; `PolicyConfig.auxiliary` lists those
+of a policy. Their gradients train the whole network. Actions do not depend on their outputs, so they cost nothing after
 training. Register your own before the policy is made or loaded:
 
-    batchnav.policy.AUXILIARY["next_action"] = NextAction        # then PolicyConfig(auxiliary=("next_action",))
+    batchnav.policy.AUXILIARY["position"] = Position        # then PolicyConfig(auxiliary=("position",))
 
-`docs/tutorials/own_auxiliary_loss.md` writes one.
+`docs/tutorials/own_auxiliary_loss.md` writes this one.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Auxiliary(nn.Module):
 class Place(Auxiliary):
     """Prediction of a place relative to the agent, such as the goal's: ln(1 + r), cosine and sine of the angle.
 
-    The loss is the mean squared error. Bono et al. (DEBiT, ICLR 2024) learn the relative pose of the goal's image before
-    navigation; here both are learned together.
+    The loss is the mean squared error. Bono et al. (DEBiT, ICLR 2024) learn the relative pose of the goal's image
+    before navigation; here both are learned together.
     """
 
     @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class TrueGoal(ObservationSource):
         """ConfigError for a task without a goal that has a place."""
         if getattr(frame.task, "live_goal", None) is None:
             raise ConfigError(
-                f"sensors: found {TRUE_GOAL!r} with a task without goals, expected a task with goals, such as imagenav; "
+                f"sensors: found {TRUE_GOAL!r} with a task without goals, expected one with goals, such as imagenav; "
                 "leave the sensor out"
             )
 
