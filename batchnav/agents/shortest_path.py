@@ -18,14 +18,13 @@ import torch
 
 from batchnav.agents.simple import MAX_BEARING_TURNS
 from batchnav.envs.nav import NavEnv
-from batchnav.geometry.pose import point_at, squared_distance
+from batchnav.geometry.pose import goal_in_agent_frame, point_at, squared_distance
 from batchnav.navmesh.geodesic import find_path, geodesic_distance
 from batchnav.navmesh.step import try_step
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import device_function, separate_function
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, collided, level_squared_distance, point_ahead
-from batchnav.tasks.formulas import goal_in_agent_frame
 
 MIN_PROGRESS = np.float32(0.25)
 """Progress of a forward step below which the follower compares all headings, as a share of the step length."""

@@ -16,14 +16,13 @@ from batchnav.agents.shortest_path import PLAN_COLUMNS, next_action
 from batchnav.agents.simple import MAX_BEARING_TURNS
 from batchnav.envs.nav import NavEnv
 from batchnav.errors import ConfigError
-from batchnav.geometry.pose import point_at, wrapped
+from batchnav.geometry.pose import goal_in_agent_frame, point_at, wrapped
 from batchnav.navmesh.geodesic import find_path
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.decorators import lean_function
 from batchnav.runtime.kernels.launch import kernel
 from batchnav.sim.bodies import FORWARD, LEFT, RIGHT, STOP, level_squared_distance
 from batchnav.sim.others import STOREY
-from batchnav.tasks.formulas import goal_in_agent_frame
 from batchnav.world.orca import HORIZON, PLANE_ROWS, add_plane, avoidance_plane, best_velocity
 from batchnav.world.people import SIGHT
 

@@ -81,6 +81,16 @@ def point_at(i, points):
     return points[i, 0], points[i, 1], points[i, 2]
 
 
+@device_function
+def goal_in_agent_frame(point, heading, goal):
+    """Habitat's polar goal sensor (rho, -phi): horizontal distance, metres; bearing, radians, left positive."""
+    dx, dz = goal[0] - point[0], goal[2] - point[2]
+    sine, cosine = np.float32(math.sin(heading)), np.float32(math.cos(heading))
+    right = dx * cosine - dz * sine
+    forward = -dx * sine - dz * cosine
+    return np.float32(math.sqrt(dx * dx + dz * dz)), np.float32(-math.atan2(right, forward))
+
+
 @inline_function
 def store_point(i, point, points_out):
     """Write a point to row i of an f32 [N, 3] array."""

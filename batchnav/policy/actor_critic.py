@@ -164,8 +164,8 @@ class ActorCritic(nn.Module):
     action.
 
     The image `config.predicted_mask` is not read: the policy predicts it from the images of the first size, and reads
-    its prediction with them. The labels of auxiliary losses are not read either. The
-    observation space needs both for learning only.
+    its prediction with them. The labels of auxiliary losses are not read either. The observation space needs both for
+    learning only.
 
     Args:
         observation_space: of one environment.

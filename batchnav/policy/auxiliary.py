@@ -28,7 +28,7 @@ class Steps(NamedTuple):
     """T steps of B agents, from which an auxiliary loss learns."""
 
     memory: torch.Tensor
-    """Outputs of the memory, [T, B, width], with gradient."""
+    """Outputs of the memory, or of the layers in its place, [T, B, width], with gradient."""
     obs: Mapping[str, torch.Tensor]
     """Observations [T, B, ...] by name, as the rollout keeps them: those that the policy reads, and labels."""
     actions: torch.Tensor
@@ -72,7 +72,7 @@ class Auxiliary(nn.Module):
         return {}
 
     def loss(self, steps: Steps) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """The loss, a scalar with gradient, and detached scalars by name. It does not wait for the device."""
+        """The loss, f32 scalar with gradient, and detached scalars by name. It may not wait for the device."""
         raise NotImplementedError(f"{type(self).__name__}: found no method `loss`, expected one; define it")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from batchnav.errors import ConfigError
-from batchnav.geometry.pose import sin_cos, wrapped
+from batchnav.geometry.pose import goal_in_agent_frame, point_at, sin_cos, wrapped
 from batchnav.observation import Frame, ObservationSource, Requirements, Spec
 from batchnav.runtime.kernels.arrays import view
 from batchnav.runtime.kernels.launch import kernel
@@ -99,24 +99,38 @@ axis, in (-pi, pi]."""
 class TrueGoal(ObservationSource):
     """f32 [N, 2]: distance of the goal, metres, and its bearing, radians to the left, from the agent's true pose.
 
-    A label for training, from which the auxiliary loss `place` learns. In ObjectNav the goal's place is that of its
-    nearest view point.
+    A label for training, from which the auxiliary loss `place` learns. The place of an object is that of its nearest
+    view point.
     """
 
     spec = Spec(TRUE_GOAL, (2,), torch.float32, -math.inf, math.inf, torch.float32)
-    requires = Requirements(goal=frozenset({"live_goal"}))
+    requires = Requirements(goal=frozenset({"goal_position"}))
+
+    def __init__(self) -> None:
+        self._bound: tuple[PosedBodies, Callable[[torch.Tensor], None]] | None = None
 
     def bind(self, frame: Frame) -> None:
-        """ConfigError for a task without a goal that has a place."""
-        if getattr(frame.task, "live_goal", None) is None:
+        """ConfigError for a task whose goal has no place."""
+        if frame.task.goal_position is None:
             raise ConfigError(
                 f"sensors: found {TRUE_GOAL!r} with a task without goals, expected one with goals, such as imagenav; "
                 "leave the sensor out"
             )
 
     def write(self, frame: Frame, out: torch.Tensor) -> None:
-        """Copy the live tensor."""
-        out.copy_(frame.task.live_goal)
+        """Write f32 [N, 2]."""
+        bodies = frame.bodies
+        if self._bound is None or self._bound[0] is not bodies:
+            arrays = map(view, (bodies.position, bodies.heading, frame.task.goal_position, out))
+            self._bound = bodies, read_goal.bind(len(out), *arrays, live=(3,))
+        self._bound[1](out)
+
+
+@kernel()
+def read_goal(i, position, heading, goal, values_out):
+    """Write the goal's distance and bearing from body i."""
+    rho, bearing = goal_in_agent_frame(point_at(i, position), heading[i], point_at(i, goal))
+    values_out[i, 0], values_out[i, 1] = rho, bearing
 
 
 @kernel(fastmath=True)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from batchnav.config import bounded, in_range
-from batchnav.geometry.pose import point_at, store_point
+from batchnav.geometry.pose import goal_in_agent_frame, point_at, store_point
 from batchnav.navmesh.file import FARTHEST
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
@@ -32,7 +32,6 @@ from batchnav.sim.bodies import end_episode, step_body
 from batchnav.sim.simulator import Simulator
 from batchnav.tasks.config import TaskConfig
 from batchnav.tasks.episode_sampling import EpisodeTable
-from batchnav.tasks.formulas import goal_in_agent_frame
 from batchnav.tasks.goal_free import ProgressTask
 from batchnav.tasks.socialnav import ENDS, SOCIAL_FIELDS, observe_people
 from batchnav.tasks.task import BatchTask, Field, flag_invalid, record_step_metrics

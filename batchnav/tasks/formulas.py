@@ -1,4 +1,4 @@
-"""Formulas of tasks: SPL, soft SPL, reward, and the goal in the agent's frame. Float32 scalars in, scalars out."""
+"""Formulas of tasks: SPL, soft SPL and reward. Float32 scalars in, scalars out."""
 
 import math
 
@@ -79,13 +79,3 @@ def angle_to_go(distance, angle, radius):
     Source: the rewards of Al-Halah et al., "Zero experience required" (CVPR 2022).
     """
     return angle if distance <= radius else np.float32(math.pi)
-
-
-@device_function
-def goal_in_agent_frame(point, heading, goal):
-    """Habitat's polar goal sensor (rho, -phi): horizontal distance, metres; bearing, radians, left positive."""
-    dx, dz = goal[0] - point[0], goal[2] - point[2]
-    sine, cosine = np.float32(math.sin(heading)), np.float32(math.cos(heading))
-    right = dx * cosine - dz * sine
-    forward = -dx * sine - dz * cosine
-    return np.float32(math.sqrt(dx * dx + dz * dz)), np.float32(-math.atan2(right, forward))

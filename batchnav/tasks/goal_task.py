@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from batchnav.config import bounded, in_range
-from batchnav.geometry.pose import angle_between, point_at
+from batchnav.geometry.pose import angle_between, goal_in_agent_frame, point_at
 from batchnav.navmesh.file import FARTHEST
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
@@ -35,7 +35,7 @@ from batchnav.tasks.episode_sampling import (
     sample_one,
     sampling_threads,
 )
-from batchnav.tasks.formulas import goal_in_agent_frame, soft_spl, spl, step_reward
+from batchnav.tasks.formulas import soft_spl, spl, step_reward
 from batchnav.tasks.task import COMMON_FIELDS, BatchTask, Field, advance_body, flag_invalid, record_step_metrics
 from batchnav.types import Metric
 

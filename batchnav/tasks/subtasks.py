@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchnav.geometry.pose import point_at, store_point
+from batchnav.geometry.pose import goal_in_agent_frame, point_at, store_point
 from batchnav.navmesh.geodesic import geodesic_distance
 from batchnav.navmesh.heap import SEARCH_BLOCK
 from batchnav.runtime.kernels.arrays import record_type
@@ -30,7 +30,7 @@ from batchnav.sim.bodies import (
 from batchnav.sim.episodes import GOAL_DRAW, agent_number, sample_scene
 from batchnav.sim.simulator import NO_EPISODE
 from batchnav.tasks.episode_sampling import SAMPLING_BLOCK, SEARCHERS, table_row
-from batchnav.tasks.formulas import goal_in_agent_frame, path_efficiency, spl, step_reward
+from batchnav.tasks.formulas import path_efficiency, spl, step_reward
 from batchnav.tasks.goal_task import GoalParameters
 from batchnav.tasks.objectnav import (
     CANDIDATES,

@@ -9,11 +9,12 @@ import torch
 
 from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
+from batchnav.geometry.pose import goal_in_agent_frame
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import collided
 from batchnav.tasks import formulas
 from batchnav.tasks.episode_sampling import accept_detour
-from batchnav.tasks.formulas import goal_in_agent_frame, path_efficiency, soft_spl, spl, step_reward
+from batchnav.tasks.formulas import path_efficiency, soft_spl, spl, step_reward
 
 F = np.float32
 ROUNDING = 1e-6

@@ -62,6 +62,19 @@ def run(env, actions):
     return info["episode"], bool(terminated[0]), bool(truncated[0])
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_true_goal_is_the_nearest_view_point_of_the_subtask(device):
+    scene = two_goals()
+    env = make(scene, [episode(scene, 0.5, 0.5, -WEST, [CHAIR, BED])], device, sensors=("true_goal",))
+    observation, _ = env.reset()
+    for _ in range(4):
+        away = (env.task.goal_position - env.sim.bodies.position)[0].cpu()
+        distance, bearing = observation["true_goal"][0].cpu().tolist()
+        assert distance == pytest.approx(math.hypot(away[0], away[2]), abs=1e-5) and distance > 0.5
+        assert away[0] > 0.0 and abs(bearing) < 0.5  # ahead, along x
+        observation, *_ = env.step(torch.tensor([FORWARD], device=device))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_subtasks_are_measured_from_where_the_one_before_ended(device):
