@@ -81,16 +81,6 @@ def point_at(i, points):
     return points[i, 0], points[i, 1], points[i, 2]
 
 
-@device_function
-def goal_in_agent_frame(point, heading, goal):
-    """Habitat's polar goal sensor (rho, -phi): horizontal distance, metres; bearing, radians, left positive."""
-    dx, dz = goal[0] - point[0], goal[2] - point[2]
-    sine, cosine = np.float32(math.sin(heading)), np.float32(math.cos(heading))
-    right = dx * cosine - dz * sine
-    forward = -dx * sine - dz * cosine
-    return np.float32(math.sqrt(dx * dx + dz * dz)), np.float32(-math.atan2(right, forward))
-
-
 @inline_function
 def store_point(i, point, points_out):
     """Write a point to row i of an f32 [N, 3] array."""
@@ -120,6 +110,16 @@ def distance(a, b):
 def within(point, limit):
     """True if the absolute values of all coordinates are below `limit`; False for NaN."""
     return abs(point[0]) < limit and abs(point[1]) < limit and abs(point[2]) < limit
+
+
+@device_function
+def goal_in_agent_frame(point, heading, goal):
+    """Horizontal distance of a goal, metres, and its bearing, radians to the left, as Habitat's polar goal sensor."""
+    dx, dz = goal[0] - point[0], goal[2] - point[2]
+    sine, cosine = np.float32(math.sin(heading)), np.float32(math.cos(heading))
+    right = dx * cosine - dz * sine
+    ahead = -dx * sine - dz * cosine
+    return np.float32(math.sqrt(dx * dx + dz * dz)), np.float32(-math.atan2(right, ahead))
 
 
 # Pinhole cameras: rays through pixel centres, row 0 at the top

@@ -437,10 +437,10 @@ class ActorCritic(nn.Module):
         """`Evaluation.auxiliary`."""
         losses: list[torch.Tensor] = []
         scalars: dict[str, torch.Tensor] = {}
-        for each in cast("list[Auxiliary]", [*self.auxiliary.values()]):
-            loss, found = each.loss(steps)
-            losses.append(each.settings.coef * loss)
-            scalars |= found
+        for name, each in self.auxiliary.items():
+            loss, found = cast(Auxiliary, each).loss(steps)
+            losses.append(cast(Auxiliary, each).settings.coef * loss)
+            scalars |= {f"{name}_{key}": value for key, value in {"loss": loss.detach(), **found}.items()}
         return torch.stack(losses).sum(), scalars
 
     def _heads(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -57,7 +57,7 @@ class Auxiliary(nn.Module):
     Config: ClassVar[type[AuxiliaryConfig]] = AuxiliaryConfig
     """Frozen dataclass of the settings, a subclass of `AuxiliaryConfig`."""
     curves: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Title and unit of the scalars that pages of runs plot, by name."""
+    """Title and unit of the scalars that pages of runs plot, "loss" among them, by the scalar's name."""
 
     def __init__(self, width: int, actions: Actions, settings: Any):
         super().__init__()
@@ -72,7 +72,10 @@ class Auxiliary(nn.Module):
         return {}
 
     def loss(self, steps: Steps) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """The loss, f32 scalar with gradient, and detached scalars by name. It may not wait for the device."""
+        """The loss, f32 scalar with gradient, and further detached scalars by name. It may not wait for the device.
+
+        Curves have the names NAME_loss and NAME_SCALAR, NAME being that of the registry.
+        """
         raise NotImplementedError(f"{type(self).__name__}: found no method `loss`, expected one; define it")
 
 
@@ -91,8 +94,8 @@ class Place(Auxiliary):
         """Observation [r, angle] that it learns to predict."""
 
     curves: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "place_loss": ("loss of the predicted place", ""),
-        "place_cosine": ("cosine of the error of the predicted place's direction", ""),
+        "loss": ("loss of the predicted place", ""),
+        "cosine": ("cosine of the error of the predicted place's direction", ""),
     }
 
     def __init__(self, width: int, actions: Actions, settings: Any):
@@ -112,7 +115,7 @@ class Place(Auxiliary):
         loss = F.mse_loss(predicted, place)
         with torch.no_grad():
             cosine = F.cosine_similarity(predicted[..., 1:], place[..., 1:], dim=-1).mean()
-        return loss, {"place_loss": loss.detach(), "place_cosine": cosine}
+        return loss, {"cosine": cosine}
 
 
 AUXILIARY["place"] = Place

@@ -113,8 +113,10 @@ def learning_curves() -> dict[str, tuple[str, str]]:
     Charts omit those that a run lacks. The task's metrics precede them on the page.
     """
     found = {"return": ("return of an episode", "")}
-    for part in (*ALGORITHMS.values(), *AUXILIARY.values()):
-        found |= part.curves
+    for algorithm in ALGORITHMS.values():
+        found |= algorithm.curves
+    for name, auxiliary in AUXILIARY.items():
+        found |= {f"{name}_{key}": curve for key, curve in auxiliary.curves.items()}
     return found | {"frames_per_second": ("speed", "frames/s")}
 
 

@@ -1,6 +1,6 @@
 """Pose sensors: GPS, compass and heading, as in habitat-lab, and the goal's true place as a label for training.
 
-They have no error, even with actuation noise, unless odometry drifts (`sensors.disturbances`).
+The first three have no error, even with actuation noise, unless odometry drifts (`sensors.disturbances`).
 """
 
 from __future__ import annotations

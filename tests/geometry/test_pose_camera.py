@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from numba import njit
@@ -7,6 +9,7 @@ from batchnav.geometry.pose import (
     camera_axes,
     distance,
     forward,
+    goal_in_agent_frame,
     mix,
     pixel_ray,
     point_at,
@@ -105,3 +108,23 @@ def test_distances_are_rounded_in_one_order():
 def test_within():
     points = np.array([[0, 1, -2], [0, 3, 0], [np.nan, 0, 0], [0, 0, -np.inf]], np.float32)
     assert inside(points, np.float32(2.5)) == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("heading", "goal", "expected"),
+    [
+        (0.0, (0.0, -2.0), (2.0, 0.0)),  # straight ahead: heading 0 looks along -Z
+        (0.0, (-2.0, 0.0), (2.0, math.pi / 2)),  # to the left: positive
+        (0.0, (2.0, 0.0), (2.0, -math.pi / 2)),
+        (math.pi / 2, (-3.0, 0.0), (3.0, 0.0)),  # turned left by 90 degrees: looks along -X
+        (-math.pi / 2, (3.0, -3.0), (math.sqrt(18.0), math.pi / 4)),
+    ],
+)
+def test_goal_in_agent_frame(heading, goal, expected):
+    origin, goal = (
+        (np.float32(0.0), np.float32(0.0), np.float32(0.0)),
+        (np.float32(goal[0]), np.float32(0.0), np.float32(goal[1])),
+    )
+    rho, minus_phi = goal_in_agent_frame(origin, np.float32(heading), goal)
+    assert rho == pytest.approx(expected[0], rel=RAY_ERROR)
+    assert minus_phi == pytest.approx(expected[1], abs=RAY_ERROR)

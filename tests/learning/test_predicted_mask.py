@@ -7,12 +7,12 @@ import pytest
 import torch
 from gymnasium import spaces
 from networks import policy_config
-from toys import Bandit
+from toys import Bandit, acts_alike
 
 from batchnav.errors import ConfigError
 from batchnav.learning import PPO, PPOConfig
 from batchnav.learning.losses import POSITIVE_WEIGHT, mask_loss
-from batchnav.policy import ActorCritic, PolicyAgent, load_policy, save_policy
+from batchnav.policy import ActorCritic, load_policy, save_policy
 from batchnav.policy.actor_critic import PRIOR, MaskHead
 from batchnav.policy.config import PolicyConfig
 
@@ -84,11 +84,7 @@ def test_it_acts_without_the_label(tmp_path):
     loaded = load_policy(tmp_path / "policy.safetensors")
     assert set(loaded.network.observation_shapes) == {"depth", "objectgoal"} and not loaded.network.label_shapes
     with_label, without = FindSquare(), FindSquare(with_label=False)
-    (seen, _), (less, _) = with_label.reset(seed=3), without.reset(seed=3)
-    agents = PolicyAgent(learner.policy), loaded
-    for agent in agents:
-        agent.reset(64)
-    assert "goal_mask" not in less and agents[0].act(seen).equal(agents[1].act(less))
+    assert acts_alike(learner.policy, loaded, with_label, without)
     other = ActorCritic(without.single_observation_space, without.single_action_space, CONFIG)
     other.load_state_dict(learner.policy.state_dict())
 

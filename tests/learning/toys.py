@@ -3,6 +3,8 @@
 import torch
 from gymnasium import spaces
 
+from batchnav.policy import PolicyAgent
+
 
 class Toy:
     """The members of a `VecEnv` that a toy has no use for."""
@@ -146,3 +148,12 @@ class RememberBit(Toy):
     def load_state_dict(self, state):
         self.generator.set_state(state["generator"])
         self.time, self.bit = state["time"].clone(), state["bit"].clone()
+
+
+def acts_alike(policy, loaded, with_label, without):
+    """True where a loaded agent acts in an environment without labels as its policy does in one with them."""
+    (seen, _), (less, _) = with_label.reset(seed=3), without.reset(seed=3)
+    agents = PolicyAgent(policy), loaded
+    for agent in agents:
+        agent.reset(with_label.num_envs)
+    return less.keys() < seen.keys() and agents[0].act(seen).equal(agents[1].act(less))

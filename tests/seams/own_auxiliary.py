@@ -32,7 +32,7 @@ class InverseDynamics(Auxiliary):
         inside = (~steps.starts[1:]).float()
         wrong = F.cross_entropy(logits.flatten(0, 1).float(), steps.actions[:-1].flatten(), reduction="none")
         loss = (wrong * inside.flatten()).sum() / inside.sum().clamp(min=1.0)
-        return loss, {"inverse_loss": loss.detach()}
+        return loss, {}
 
 
 AUXILIARY["inverse"] = InverseDynamics

@@ -14,7 +14,7 @@ from batchnav.envs.nav import NavEnv
 from batchnav.envs.observations import specs_of
 from batchnav.errors import ConfigError
 from batchnav.scene.bank import SceneBank
-from batchnav.sensors.pose import POSE_SENSORS, BodyPoses, read_pose
+from batchnav.sensors.pose import POSE_SENSORS, BodyPoses, read_goal, read_pose
 from batchnav.sim.bodies import Bodies
 
 ROUNDING = 1e-5
@@ -88,6 +88,8 @@ def test_static_goal_with_gps_and_compass_gives_the_relative_goal(device):
 def test_kernels_compile_for_cuda_and_write_to_the_output(compile_ptx):
     poses = nb.NamedTuple((nb.float32[:, ::1], nb.float32[::1]) * 2, BodyPoses)
     assert ".f64" not in compile_ptx(read_pose, nb.int32, poses, nb.float32[:, ::1])
+    points = nb.float32[:, ::1]
+    assert "st.global.f32" in compile_ptx(read_goal, points, nb.float32[::1], points, points)
     bodies, (sensor,) = Bodies.empty(3, torch.device("cpu")), [POSE_SENSORS["heading"]()]
     for turned in (0.5, 1.0):
         bodies.heading.fill_(turned)
@@ -101,19 +103,22 @@ def test_unknown_names_are_refused_with_all_names():
         specs_of(NavConfig(sensors=("gps", "compas")))
 
 
-def test_true_goal_is_the_relative_goal_of_every_task_with_goals():
-    bank = SceneBank.pack([load_scene("house:3")], "cpu")
-    env = NavEnv(bank, 8, sensors=("true_goal",), max_steps=9, seed=2)
+def test_true_goal_is_the_goals_place_in_any_task_with_goals(device):
+    env = NavEnv(SceneBank.pack([load_scene("house:3")], device), 8, sensors=("true_goal",), max_steps=9, seed=2)
     env.reset()
-    for action in torch.randint(1, 4, (12, 8), generator=torch.Generator().manual_seed(0)):
+    actions = torch.randint(1, 4, (12, 8), generator=torch.Generator().manual_seed(0)).to(env.device)
+    for action in actions:
         now, *_ = env.step(action)
-        assert now["true_goal"].equal(now["pointgoal"])
-    bank = SceneBank.pack([load_scene("house:3")], "cpu", appearance=True)
+        torch.testing.assert_close(now["true_goal"], now["pointgoal"], atol=ROUNDING, rtol=0.0)
+    bank = SceneBank.pack([load_scene("house:3")], device, appearance=True)
     env = NavEnv(bank, 8, task="imagenav", sensors=("rgb", "true_goal"), seed=2)
     env.reset()
-    for action in torch.randint(1, 4, (12, 8), generator=torch.Generator().manual_seed(0)):
+    for action in actions:
         now, *_ = env.step(action)
-        away = env.task.goal_position - env.sim.bodies.position
-        np.testing.assert_allclose(now["true_goal"][:, 0], torch.hypot(away[:, 0], away[:, 2]), rtol=1e-5)
+        bodies, away = env.sim.bodies, env.task.goal_position - env.sim.bodies.position
+        rho, bearing = now["true_goal"].unbind(1)
+        towards = bodies.heading + bearing  # heading 0 looks along -Z, and grows to the left
+        found = torch.stack([-rho * torch.sin(towards), -rho * torch.cos(towards)], 1)
+        torch.testing.assert_close(found, away[:, ::2], atol=1e-4, rtol=0.0)  # rounding at 10 m
     with pytest.raises(ConfigError, match="sensors: found 'true_goal' with a task without goals"):
         NavEnv(bank, 2, task="explore", sensors=("true_goal",))

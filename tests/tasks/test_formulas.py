@@ -1,7 +1,6 @@
 """The formulas of tasks against values computed by hand: those of their docstrings, and further ones."""
 
 import doctest
-import math
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import torch
 
 from batchnav.data.scenes.load import load_scene
 from batchnav.envs.nav import NavEnv
-from batchnav.geometry.pose import goal_in_agent_frame
 from batchnav.scene.bank import SceneBank
 from batchnav.sim.bodies import collided
 from batchnav.tasks import formulas
@@ -46,23 +44,6 @@ def test_soft_spl_counts_progress_without_success():
 def test_a_step_to_or_from_an_infinite_distance_has_no_progress():
     assert step_reward(F(2.0), F(np.inf), F(0.0), F(-0.01), F(2.5)) == pytest.approx(-0.01, rel=ROUNDING)
     assert step_reward(F(np.inf), F(2.0), F(0.0), F(-0.01), F(2.5)) == pytest.approx(-0.01, rel=ROUNDING)
-
-
-@pytest.mark.parametrize(
-    ("heading", "goal", "expected"),
-    [
-        (0.0, (0.0, -2.0), (2.0, 0.0)),  # straight ahead: heading 0 looks along -Z
-        (0.0, (-2.0, 0.0), (2.0, math.pi / 2)),  # to the left: positive
-        (0.0, (2.0, 0.0), (2.0, -math.pi / 2)),
-        (math.pi / 2, (-3.0, 0.0), (3.0, 0.0)),  # turned left by 90 degrees: looks along -X
-        (-math.pi / 2, (3.0, -3.0), (math.sqrt(18.0), math.pi / 4)),
-    ],
-)
-def test_goal_in_agent_frame(heading, goal, expected):
-    origin, goal = (F(0.0), F(0.0), F(0.0)), (F(goal[0]), F(0.0), F(goal[1]))
-    rho, minus_phi = goal_in_agent_frame(origin, F(heading), goal)
-    assert rho == pytest.approx(expected[0], rel=ROUNDING)
-    assert minus_phi == pytest.approx(expected[1], abs=1e-6)
 
 
 def test_a_step_collides_when_it_is_shorter_than_commanded():
