@@ -62,15 +62,20 @@ def record(name: str, rows: list[dict], append: bool = False) -> None:
 
 
 def append_rows(name: str, rows: list[dict], folder: Path | None = None) -> None:
-    """Append rows to NAME.jsonl in a folder, by default eval/results, with driver, versions, commit and date."""
-    stamp = {
-        "driver": driver(), "versions": versions(), "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-    }  # fmt: skip
+    """Append rows to NAME.jsonl in a folder, by default eval/results, with a stamp where they have none."""
+    now = stamp()
     path = (folder or RESULTS) / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps({**r, **stamp}) + "\n" for r in rows)
+        file.writelines(json.dumps({**now, **r}) + "\n" for r in rows)
+
+
+def stamp() -> dict[str, Any]:
+    """What a row says about the program and the day: driver, versions, commit and date."""
+    return {
+        "driver": driver(), "versions": versions(), "commit": commit(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }  # fmt: skip
 
 
 def rows_of(name: str) -> list[dict]:

@@ -13,7 +13,8 @@ are compiled, unless the cache is to be empty. Each seed has a cache of scenes o
 Then the policy of each seed plays the 200 episodes of `val`, and 3,072 other episodes in unseen houses: on a GPU
 where the machine has one, which the training of an entry for the CPU does not see. A seed is a row of OUT/record.jsonl,
 written when it ends, with its curve in training. The entry holds if the means of the seeds on `val` reach its bars; a
-seed that misses them is a row too. docs/benchmarks/record.md has rules and results.
+seed that misses them is a row too. A seed that trained and was not evaluated, because the program was interrupted, is
+evaluated by the next call, on any machine with its folder. docs/benchmarks/record.md has rules and results.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ from batchnav.config import bounded, from_dict, read_yaml
 from batchnav.errors import ArgumentError, BatchnavError
 from batchnav.policy import load_policy
 from batchnav.report.charts import load_metrics, series
-from batchnav.report.results import RESULTS, append_rows, print_table, row
+from batchnav.report.results import RESULTS, append_rows, print_table, row, stamp
 from batchnav.runtime.cache import cache_folder
 from batchnav.runtime.device import resolve_device
+from batchnav.runtime.files import read_text, replacing
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = Path(__file__).with_name("entries.yaml")
@@ -52,6 +54,8 @@ CARTPOLE = "cartpole"
 """The task without episodes in files."""
 POINTS = 200
 """Points of a curve in a row: means over equal parts of its time."""
+TIMED = "timed.json"
+"""File in the folder of a seed that trained and was not evaluated: its row without the metrics."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def main(options: Options) -> None:
         if name not in entries:
             raise ArgumentError(f"entry: found {name!r}, expected one of {', '.join(entries)}")
         for seed in options.seeds:
-            if (folder := out / name / f"seed_{seed}").exists():
+            if (folder := out / name / f"seed_{seed}").exists() and not (folder / TIMED).exists():
                 raise ArgumentError(f"{folder}: found a folder, expected none, so that the record begins empty")
     for name in options.names:
         measure(name, entries[name], options, out)
@@ -137,21 +141,29 @@ def measure(name: str, entry: Entry, options: Options, out: Path) -> None:
     """Time and evaluate every seed of an entry, and print whether the means reach its bars."""
     device = resolve_device(options.device or entry.device)
     files = {"val": None, **({"other": other_episodes(entry, out)} if options.other and entry.task != CARTPOLE else {})}
-    if not options.empty_cache:
+    folders = {seed: out / name / f"seed_{seed}" for seed in options.seeds}
+    if not options.empty_cache and not all((folder / TIMED).exists() for folder in folders.values()):
         with tempfile.TemporaryDirectory() as place:
             train(entry, Path(place), 0, device.type, warm=True)
     rows = []
-    for seed in options.seeds:
-        seconds, policy, curve = timed(entry, out / name / f"seed_{seed}", seed, device.type, options.empty_cache)
-        params = {"entry": name, "seed": seed, "empty_cache": options.empty_cache}
+    for seed, folder in folders.items():
+        if not (folder / TIMED).exists():
+            seconds, curve = timed(entry, folder, seed, device.type, options.empty_cache)
+            params = {"entry": name, "seed": seed, "empty_cache": options.empty_cache}
+            kept = {**row("record", "seconds", seconds, params, device), **stamp(), "curve": curve}
+            with replacing(folder / TIMED, BatchnavError) as path:
+                path.write_text(json.dumps(kept), encoding="utf-8")
+        found, policy = json.loads(read_text(folder / TIMED, BatchnavError)), folder / str(len(entry.stages) - 1)
         if entry.task == CARTPOLE:
-            params |= cartpole_returns(policy, device)
+            found["params"] |= cartpole_returns(policy, device)
         else:
-            params |= {"frames": sum(stage.frames for stage in entry.stages), **evaluated(entry, policy, files)}
-        rows.append({**row("record", "seconds", seconds, params, device), "curve": curve})
+            frames = sum(stage.frames for stage in entry.stages)
+            found["params"] |= {"frames": frames, **evaluated(entry, policy, files)}
+        rows.append(found)
         append_rows("record", rows[-1:], out)
         if options.record:
             append_rows("record", rows[-1:], RESULTS)
+        (folder / TIMED).unlink()
     print_table("record", rows)
     print(verdict(entry, rows))
 
@@ -214,8 +226,8 @@ def train(entry: Entry, folder: Path, seed: int, device: str, warm: bool = False
     return ends
 
 
-def timed(entry: Entry, folder: Path, seed: int, device: str, empty: bool) -> tuple[float, Path, dict]:
-    """Seconds of all stages, the last one's folder, and the curve of the headline metric in training."""
+def timed(entry: Entry, folder: Path, seed: int, device: str, empty: bool) -> tuple[float, dict]:
+    """Seconds of all stages, and the curve of the headline metric in training."""
     with tempfile.TemporaryDirectory() as place:
         environment = {"BATCHNAV_CACHE": place}
         if empty:
@@ -232,7 +244,7 @@ def timed(entry: Entry, folder: Path, seed: int, device: str, empty: bool) -> tu
             rows, _ = load_metrics(folder / str(number) / "metrics.jsonl")
             x, y = series(rows, entry.metric, "seconds")
         parts.append((x + (end - begin - (x[-1] if len(x) else 0.0)), y))
-    return ends[-1] - begin, folder / str(len(ends) - 1), curve_of(*map(np.concatenate, zip(*parts, strict=True)))
+    return ends[-1] - begin, curve_of(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def curve_of(seconds: np.ndarray, values: np.ndarray) -> dict[str, list[float]]:

@@ -12,7 +12,7 @@ from batchnav.config import load_config
 from batchnav.errors import ArgumentError
 from batchnav.runtime.bundled import find_config
 from batchnav.training import start
-from eval.record.run import POINTS, ROOT, Options, curve_of, load_entries, main
+from eval.record.run import POINTS, ROOT, TIMED, Options, curve_of, load_entries, main
 
 ENTRIES = load_entries()
 
@@ -43,7 +43,7 @@ def test_make_train_has_the_options_of_the_entry_for_two_cores():
 
 
 def test_a_seed_that_misses_its_bar_is_a_row_with_its_curve(tmp_path, capsys):
-    """CartPole for two updates; a second call finds the folders of seeds that were measured."""
+    """CartPole for two updates; another call finds folders of measured seeds, or evaluates a seed that trained."""
     short = tmp_path / "short.yaml"
     short.write_text("base: cartpole_cpu\nppo: {total_frames: 4096}\n")
     entries = tmp_path / "entries.yaml"
@@ -63,6 +63,12 @@ def test_a_seed_that_misses_its_bar_is_a_row_with_its_curve(tmp_path, capsys):
         assert 0.0 < curve["seconds"][0] < curve["seconds"][1] <= row["value"] + 1e-3
     with pytest.raises(ArgumentError, match="expected none, so that the record begins empty"):
         main(options)
+    one = tmp_path / "out" / "short" / "seed_1"
+    (one / TIMED).write_text(json.dumps({**rows[1], "params": {"entry": "short", "seed": 1}, "commit": "earlier"}))
+    main(dataclasses.replace(options, seeds=(1,)))  # it trained and was not evaluated
+    again = json.loads((tmp_path / "out" / "record.jsonl").read_text().splitlines()[2])
+    assert again["value"] == rows[1]["value"] and again["params"]["val_return"] == rows[1]["params"]["val_return"]
+    assert again["commit"] == "earlier" and not (one / TIMED).exists()
     with pytest.raises(ArgumentError, match=r"entry: found 'shorter', expected one of short"):
         main(dataclasses.replace(options, names=("shorter",)))
 
