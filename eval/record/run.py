@@ -14,7 +14,7 @@ Then the policy of each seed plays the 200 episodes of `val`, and 3,072 other ep
 where the machine has one, which the training of an entry for the CPU does not see. A seed is a row of OUT/record.jsonl,
 written when it ends, with its curve in training. The entry holds if the means of the seeds on `val` reach its bars; a
 seed that misses them is a row too. A seed that trained and was not evaluated, because the program was interrupted, is
-evaluated by the next call, on any machine with its folder. docs/benchmarks/record.md has rules and results.
+evaluated by the next call. docs/benchmarks/record.md has rules and results.
 """
 
 from __future__ import annotations
