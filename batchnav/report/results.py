@@ -62,7 +62,7 @@ def record(name: str, rows: list[dict], append: bool = False) -> None:
 
 
 def append_rows(name: str, rows: list[dict], folder: Path | None = None) -> None:
-    """Append rows to NAME.jsonl in a folder, by default eval/results, with a stamp where they have none."""
+    """Append rows to NAME.jsonl in a folder, by default eval/results, with a `stamp` unless they have one."""
     now = stamp()
     path = (folder or RESULTS) / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def append_rows(name: str, rows: list[dict], folder: Path | None = None) -> None
 
 
 def stamp() -> dict[str, Any]:
-    """What a row says about the program and the day: driver, versions, commit and date."""
+    """Driver, versions of packages, commit and date (UTC), which a row keeps."""
     return {
         "driver": driver(), "versions": versions(), "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -150,15 +150,15 @@ def measure(name: str, entry: Entry, options: Options, out: Path) -> None:
         if not (folder / TIMED).exists():
             seconds, curve = timed(entry, folder, seed, device.type, options.empty_cache)
             params = {"entry": name, "seed": seed, "empty_cache": options.empty_cache}
+            if entry.task != CARTPOLE:  # which ends when it is solved
+                params["frames"] = sum(stage.frames for stage in entry.stages)
             kept = {**row("record", "seconds", seconds, params, device), **stamp(), "curve": curve}
             with replacing(folder / TIMED, BatchnavError) as path:
                 path.write_text(json.dumps(kept), encoding="utf-8")
         found, policy = json.loads(read_text(folder / TIMED, BatchnavError)), folder / str(len(entry.stages) - 1)
-        if entry.task == CARTPOLE:
-            found["params"] |= cartpole_returns(policy, device)
-        else:
-            frames = sum(stage.frames for stage in entry.stages)
-            found["params"] |= {"frames": frames, **evaluated(entry, policy, files)}
+        found["params"] |= (
+            cartpole_returns(policy, device) if entry.task == CARTPOLE else evaluated(entry, policy, files)
+        )
         rows.append(found)
         append_rows("record", rows[-1:], out)
         if options.record:
