@@ -93,8 +93,8 @@ def measure(options: Options, ranks: Ranks) -> None:
     quick = [name for name in task.reference_agents if not REFERENCE_AGENTS[name].needs_images]
     others = [name for name in quick if options.report and name not in players]
     compared = players | {name: ReferencePlayer(name, first.config, first.changes) for name in others}
-    if ranks.is_rank_zero and ranks.device.type == "cpu" and "shortest_path" in compared:
-        precompile(SHORTEST_PATH_KERNELS, env_config=to_dict(first.config))
+    if ranks.is_rank_zero and "shortest_path" in compared:
+        precompile(SHORTEST_PATH_KERNELS, env_config=to_dict(first.config), device=ranks.device)
     if options.episodes:
         path = find_episodes(options.episodes)
     else:

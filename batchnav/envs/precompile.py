@@ -1,8 +1,8 @@
-"""Compile the kernels of an environment in advance: python -m batchnav.envs.precompile '{"sensors": ["rgb"]}'
+"""Compile the kernels of an environment in advance: python -m batchnav.envs.precompile '{"sensors": ["rgb"]}' cpu
 
-The argument is a `NavConfig` in JSON. The program steps once in an empty room of 10 m x 10 m with a precomputed
-navmesh and BVH, so that it compiles no kernels of scene processing. `runtime.kernels.precompile` runs it in a process
-of its own while the first house is generated.
+The arguments are a `NavConfig` in JSON, and "cpu" or "cuda". The program steps once in an empty room of 10 m x 10 m
+with a precomputed navmesh and BVH, so that it compiles no kernels of scene processing. `runtime.kernels.precompile`
+runs it in a process of its own while houses are generated.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SIDE = 10.0
 """Side of the room, metres."""
 
 
-def main(config: NavConfig) -> None:
+def main(config: NavConfig, device: str) -> None:
     """Step an environment in the room once."""
     room = empty_room(config.body.navmesh)
     if (categories := goal_categories_of(config)) is not None:
         room = room._replace(goals=goals_in(room, categories or ("object",)))
-    env = NavEnv([room], num_envs=1, device="cpu", task=config.task_name, config=config)
+    env = NavEnv([room], num_envs=1, device=device, task=config.task_name, config=config)
     env.reset()
     env.step(config.body.empty_actions(1, env.device))
 
@@ -73,4 +73,4 @@ def empty_room(settings: NavMeshSettings) -> Scene:
 
 
 if __name__ == "__main__":
-    main(from_dict(NavConfig, json.loads(sys.argv[1])))
+    main(from_dict(NavConfig, json.loads(sys.argv[1])), sys.argv[2])

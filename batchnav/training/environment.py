@@ -29,7 +29,12 @@ from batchnav.errors import ConfigError, NoEpisodesError
 from batchnav.procedural import make_material_library
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.distributed import Ranks
-from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
+from batchnav.runtime.kernels.precompile import (
+    ENVIRONMENT_KERNELS,
+    SCENE_KERNELS,
+    SHORTEST_PATH_KERNELS,
+    precompile,
+)
 from batchnav.scene.material_sampling import MaterialLibrary
 from batchnav.scene.resident import SceneSize, num_resident_scenes
 from batchnav.scene.scene import Scene
@@ -48,8 +53,10 @@ def make_environment(config: TrainingConfig, ranks: Ranks) -> NavEnv:
     scene of the rank has one.
     """
     num_envs = config.learner_of(ranks).num_envs
-    if ranks.is_rank_zero and ranks.device.type == "cpu":
-        precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, env_config=to_dict(config.env))
+    if ranks.is_rank_zero:
+        experts = (SHORTEST_PATH_KERNELS,) if config.expert == "shortest_path" else ()
+        programs = ENVIRONMENT_KERNELS, SCENE_KERNELS, *experts
+        precompile(*programs, env_config=to_dict(config.env), device=ranks.device)
     if config.scenes.episodes:
         scenes = config.scenes
         dataset = load_episodes(scenes.episodes)

@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 import pytest
+import torch
 from worlds import write_floor
 
 from batchnav import load_scene
@@ -35,7 +37,7 @@ kernels = (
     goal_task.advance.cpu, goal_task.score.cpu, goal_task.begin.cpu, episode_sampling.sample_one.cpu,
     raycast.depth_cpu,
 )
-precompile.main(NavConfig())
+precompile.main(NavConfig(), "cpu")
 before = compiled(kernels)
 env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")
 env.reset()
@@ -61,7 +63,7 @@ from batchnav.agents.registry import make_reference_agent
 from batchnav.agents.shortest_path import follow
 
 kernels = [follow.cpu]
-precompile.main(NavConfig())
+precompile.main(NavConfig(), "cpu")
 before = compiled(kernels)
 env = batchnav.PointNavEnv(batchnav.load_scenes(["house:0"]), num_envs=2, device="cpu")
 observations, _ = env.reset()
@@ -97,8 +99,8 @@ def test_baking_and_shortest_paths_are_precompiled_on_request(monkeypatch, tmp_p
 @pytest.fixture
 def idle(monkeypatch, tmp_path):
     """A machine with an empty cache; the test replaces `Popen`."""
-    for room in ("tasks", "scene", "evaluation"):
-        (tmp_path / room).mkdir()  # created by numba before it compiles
+    for room in ("envs", "scene", "agents"):
+        (tmp_path / room).mkdir()
     monkeypatch.setattr(process, "_started", {})
     monkeypatch.setattr(process, "versioned_cache_folder", lambda kind, module: tmp_path / module.split(".")[1])
     monkeypatch.setattr(process, "num_threads", lambda: 2)
@@ -114,7 +116,9 @@ def started(monkeypatch, idle):
     started = []
 
     def start(command, **_):
-        started.append((*json.loads(command[5]), json.loads(command[6])))
+        started.append((*json.loads(command[5]), json.loads(command[6]), command[7]))
+        for path in json.loads(command[5]).values():
+            Path(path).touch()  # as the program does at its end
         return Still()
 
     monkeypatch.setattr(process.subprocess, "Popen", start)
@@ -124,24 +128,43 @@ def started(monkeypatch, idle):
 ENV = {"task": {"name": "flee"}, "sensors": ["rgb"]}
 
 
-def test_a_program_is_started_once_and_only_for_an_empty_cache(monkeypatch, idle, started):
+def test_a_program_is_started_once_in_a_process(started):
     precompile(ENVIRONMENT_KERNELS, env_config=ENV)
     precompile(ENVIRONMENT_KERNELS)
-    assert started == [(ENVIRONMENT_KERNELS, ENV)]
-    monkeypatch.setattr(process, "_started", {})
-    (idle / "tasks" / "draw_cpu.nbi").touch()
-    precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS)
-    precompile(SCENE_KERNELS)
-    assert started[1:] == [(SCENE_KERNELS, {})]
+    assert started == [(ENVIRONMENT_KERNELS, ENV, "cpu")]
+
+
+def test_a_program_is_started_once_for_a_task_its_sensors_and_a_device(monkeypatch, started):
+    cuda = torch.device("cuda", 1)
+    monkeypatch.setattr(process.torch, "empty", lambda size, device: None)
+    others = [{**ENV, "sensors": ["depth"]}, {**ENV, "task": {"name": "explore"}}]
+    for _ in range(2):
+        for env in (ENV, *others):
+            monkeypatch.setattr(process, "_started", {})
+            precompile(ENVIRONMENT_KERNELS, env_config={**env, "seed": len(started)})
+        monkeypatch.setattr(process, "_started", {})
+        precompile(ENVIRONMENT_KERNELS, env_config=ENV, device=cuda)
+    assert [(env["sensors"], env["task"]["name"], device) for _, env, device in started] == [
+        (["rgb"], "flee", "cpu"), (["depth"], "flee", "cpu"), (["rgb"], "explore", "cpu"), (["rgb"], "flee", "cuda:1"),
+    ]  # fmt: skip
+
+
+def test_a_program_that_did_not_end_is_started_again(monkeypatch, idle, started):
+    for _ in range(2):
+        monkeypatch.setattr(process, "_started", {})
+        precompile(SCENE_KERNELS)
+        for path in idle.rglob("*.done"):
+            path.unlink()
+    assert started == 2 * [(SCENE_KERNELS, {}, "cpu")]
 
 
 @pytest.mark.parametrize(
     ("cores", "expected"),
     [
         (1, []),
-        (2, [(ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS, {})]),
-        (3, [(ENVIRONMENT_KERNELS, SHORTEST_PATH_KERNELS, {}), (SCENE_KERNELS, {})]),
-        (16, [(ENVIRONMENT_KERNELS, {}), (SCENE_KERNELS, {}), (SHORTEST_PATH_KERNELS, {})]),
+        (2, [(ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS, {}, "cpu")]),
+        (3, [(ENVIRONMENT_KERNELS, SHORTEST_PATH_KERNELS, {}, "cpu"), (SCENE_KERNELS, {}, "cpu")]),
+        (16, [(name, {}, "cpu") for name in (ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS)]),
     ],
 )
 def test_programs_share_the_other_cores(monkeypatch, started, cores, expected):
@@ -150,10 +173,23 @@ def test_programs_share_the_other_cores(monkeypatch, started, cores, expected):
     assert started == expected
 
 
-def test_with_a_gpu_only_scenes_are_made_on_the_cpu(monkeypatch, started):
+def test_with_a_gpu_and_no_device_only_scenes_are_made(monkeypatch, started):
     monkeypatch.setattr(process.torch.cuda, "is_available", lambda: True)
     precompile(ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS)
-    assert started == [(SCENE_KERNELS, {})]
+    assert started == [(SCENE_KERNELS, {}, "None")]
+
+
+def test_background_processes_leave_a_file_when_they_end(monkeypatch, tmp_path):
+    """Of a program that ends, and not of one that fails."""
+    (tmp_path / "ends.py").write_text("import sys\nassert sys.argv[1:] == ['{}', 'cpu'], sys.argv")
+    (tmp_path / "fails.py").write_text("raise SystemExit(1)")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(process, "_started", {})
+    monkeypatch.setattr(process, "_done", lambda program, *_: tmp_path / program)
+    precompile("ends", "fails", device=torch.device("cpu"))
+    for each in process._started.values():
+        each.wait(timeout=60)
+    assert (tmp_path / "ends").exists() and not (tmp_path / "fails").exists()
 
 
 class Still:

@@ -27,35 +27,41 @@ SECONDS = 1.0
 
 
 class Compilations(events.Listener):
-    """Announces the kernels that numba compiles; nested compilations count as one."""
+    """Announces the kernels that numba compiles; nested compilations count as one.
+
+    numba sends an event for each compilation on the CPU. For CUDA it sends none, so `compiled_once` calls `begin` and
+    `end`.
+    """
 
     def __init__(self) -> None:
         self.count, self.seconds = 0, 0.0
         self._depth, self._start = 0, 0.0
 
     def on_start(self, event: Any) -> None:
-        """Start of a compilation."""
+        """Start of a compilation for the CPU."""
+        self.begin(name_of(event.data["dispatcher"].py_func))
+
+    def on_end(self, event: Any) -> None:
+        """End of a compilation for the CPU."""
+        self.end(name_of(event.data["dispatcher"].py_func))
+
+    def begin(self, name: str) -> None:
+        """Start of the compilation of a kernel, possibly within another one."""
         if self._depth == 0:
             self._start = time.perf_counter()
             if self.count == 0:
-                announce(f"compiling kernels, once; cached in {cache_folder()}; first: {_name(event)}")
+                announce(f"compiling kernels, once; cached in {cache_folder()}; first: {name}")
         self._depth += 1
 
-    def on_end(self, event: Any) -> None:
-        """End of a compilation."""
+    def end(self, name: str) -> None:
+        """End of the compilation of a kernel."""
         self._depth -= 1
         if self._depth == 0:
             took = time.perf_counter() - self._start
             self.count, self.seconds = self.count + 1, self.seconds + took
             if took >= SECONDS:
                 so_far = f"{number_of(self.count, 'kernel')} so far, {self.seconds:.0f} s"
-                announce(f"compiled {_name(event)} in {took:.0f} s; {so_far}")
-
-
-def _name(event: Any) -> str:
-    if not isinstance(event.data, dict) or "dispatcher" not in event.data:
-        return "a CUDA kernel"  # the CUDA compiler gives no name
-    return name_of(event.data["dispatcher"].py_func)
+                announce(f"compiled {name} in {took:.0f} s; {so_far}")
 
 
 def name_of(kernel: Callable) -> str:
@@ -74,7 +80,10 @@ POLL_SECONDS = 0.02
 
 
 def compiled_once(dispatcher: Any) -> Any:
-    """Wrap a cached numba function so that one process at a time compiles it; all may load it from disk at a time."""
+    """Wrap a numba function or CUDA kernel with a cache so that one process at a time compiles it.
+
+    All may load it from disk at a time.
+    """
     function, compile_it = dispatcher.py_func, dispatcher.compile
     load, save = dispatcher._cache.load_overload, dispatcher._cache.save_overload
     path = versioned_cache_folder("kernels", function.__module__) / f"{function.__qualname__}{LOCK}"
@@ -87,6 +96,8 @@ def compiled_once(dispatcher: Any) -> Any:
             turn.enter_context(_turn(path, name_of(function)))
             held = True
             found = load(signature, context)  # another process may have compiled it
+            if found is None:
+                turn.enter_context(_announced(name_of(function)))
         return found
 
     def save_if_possible(signature, compiled):
@@ -109,6 +120,16 @@ def compiled_once(dispatcher: Any) -> Any:
     dispatcher.compile = compile_in_turn
     dispatcher._cache.load_overload, dispatcher._cache.save_overload = load_or_take_turn, save_if_possible
     return dispatcher
+
+
+@contextlib.contextmanager
+def _announced(name: str) -> Iterator[None]:
+    """Count and announce the compilation within, which for the CPU numba's events are within."""
+    compilations.begin(name)
+    try:
+        yield
+    finally:
+        compilations.end(name)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,8 @@
   sources it depends on; numba's own cache misses edits in imported files. One process compiles, the others wait
   (`runtime/kernels/compile_lock.py`).
 * `lean_kernel`: a `cpu_kernel` that allocates no memory.
-* `cuda_kernel`: the same loop as a CUDA grid, cached in the same folder. `runtime/kernels/launch.py` starts it.
+* `cuda_kernel`: the same loop as a CUDA grid, cached in the same folder, compiled by one process as well.
+  `runtime/kernels/launch.py` starts it.
 """
 
 from __future__ import annotations
@@ -166,6 +167,7 @@ def _with_cubins(kernel, function):
     from_package = function.__module__.startswith("batchnav.") and not function.__closure__
     if from_package and not numba.config.ENABLE_CUDASIM:
         kernel._cache = CubinCache(kernel)
+        return compiled_once(kernel)
     return kernel
 
 

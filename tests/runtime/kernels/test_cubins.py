@@ -1,6 +1,9 @@
 """Disk cache of CUDA kernels, which compile to cubins without a GPU."""
 
+import fcntl
 import logging
+import threading
+import time
 import types
 
 import numba
@@ -9,7 +12,7 @@ import pytest
 import torch
 from numba import types as nb
 
-from batchnav.runtime.kernels import cubins
+from batchnav.runtime.kernels import compile_lock, cubins
 from batchnav.runtime.kernels.decorators import cuda, device_function
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
@@ -96,3 +99,27 @@ def test_a_cached_kernel_runs(tmp_path, monkeypatch):
         target = torch.zeros_like(source)
         kernel[8, 128](cuda.as_cuda_array(source), cuda.as_cuda_array(target))
         assert torch.equal(target, 2 * source) and sum(kernel._cache_misses.values()) == misses
+
+
+def test_processes_compile_in_turn_and_name_the_kernel(capability, tmp_path, monkeypatch):
+    lines: list[str] = []
+    monkeypatch.setattr(compile_lock, "announce", lines.append)
+    monkeypatch.setattr(compile_lock, "SECONDS", 0.0)
+    monkeypatch.setattr(compile_lock, "versioned_cache_folder", lambda kind, module: tmp_path)
+    counted = compile_lock.compilations.count
+    kernels = []
+    for _ in range(2):
+        kernel = cuda.jit(_double)
+        kernel._cache = cubins.CubinCache(kernel)
+        kernels.append(compile_lock.compiled_once(kernel))
+    with open(tmp_path / "_double.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        thread = threading.Thread(target=kernels[0].compile, args=(ARGUMENTS,))
+        thread.start()
+        while not any(line.startswith("waiting for another process") for line in lines):
+            time.sleep(0.01)
+    thread.join(timeout=60)
+    assert lines[-1].startswith(f"compiled {__name__}._double in "), lines
+    kernels[1].compile(ARGUMENTS)
+    assert [bool(kernel._cache_misses) for kernel in kernels] == [True, False]
+    assert compile_lock.compilations.count == counted + 1
