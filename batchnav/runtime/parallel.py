@@ -1,4 +1,4 @@
-"""Parallel work: one function applied to many items in processes, Ctrl-C in these, and the number of threads."""
+"""Parallel work: one function applied to many items in processes or threads, Ctrl-C, and the number of threads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, TypeVar
 
 import numba
+import numpy as np
 
 from batchnav.errors import BatchnavError
 from batchnav.runtime.console import progress_bar
@@ -118,6 +120,46 @@ def in_parallel(
                 f"{title}: a process was killed after {done} of {len(items)}, probably because memory was short; free "
                 f"memory, or set NUMBA_NUM_THREADS=1 for fewer processes"
             ) from error
+
+
+_thread = threading.local()
+"""Has `works`, True in a thread of `in_threads`."""
+
+
+def in_threads(work: Callable[[T], R], items: Iterable[T], title: str = "") -> list[R]:
+    """Results of `work(item)` in the order of the items, by at most `num_threads` threads.
+
+    For work that releases Python's lock: a `cpu_function`, a file, NumPy on large arrays. A `cpu_kernel` uses one
+    thread there. A call within such a thread works in that thread. `title`: noun for a progress display; "": none.
+    """
+    items = list(items)
+    count = 1 if getattr(_thread, "works", False) else min(num_threads(), len(items))
+    with (
+        progress_bar(title, len(items)) if title else contextlib.nullcontext(lambda done: None) as show,
+        ThreadPoolExecutor(count, initializer=_begin_thread) if count > 1 else contextlib.nullcontext() as pool,
+    ):
+        results = []
+        for result in pool.map(work, items) if pool else map(work, items):
+            results.append(result)
+            show(len(results))
+        return results
+
+
+def concatenated(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """`np.concatenate` along the first axis of arrays of one dtype, copied by `in_threads`."""
+    ends = np.cumsum([len(array) for array in arrays]).tolist()
+    whole = np.empty((ends[-1], *arrays[0].shape[1:]), arrays[0].dtype)
+
+    def copy(k: int) -> None:
+        whole[ends[k] - len(arrays[k]) : ends[k]] = arrays[k]
+
+    in_threads(copy, range(len(arrays)))
+    return whole
+
+
+def _begin_thread() -> None:
+    _thread.works = True
+    limit_threads(1)
 
 
 def _processes(count: int, module: str = "") -> ProcessPoolExecutor:

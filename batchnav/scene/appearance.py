@@ -12,6 +12,7 @@ from numba import prange
 
 from batchnav.errors import ArgumentError, few
 from batchnav.runtime.kernels.decorators import cpu_kernel
+from batchnav.runtime.parallel import concatenated
 from batchnav.scene.id_tiles import FIRST, HEIGHT, PATCH_WIDTH, WIDTH
 from batchnav.scene.material_sampling import FINISH_WIDTH, FIXED, finish_rows
 from batchnav.scene.small_nodes import is_large
@@ -146,7 +147,7 @@ def pack_appearance(
     for mesh, of_mesh in zip(meshes, goals or [{}] * len(meshes), strict=True):
         parts.append(appearance_of(mesh, fields, categories, palette, first, of_mesh))
         first = Appearance(*(n + len(array) for n, array in zip(first, parts[-1], strict=True)))
-    packed = Appearance(*map(np.concatenate, zip(*parts, strict=True)))
+    packed = Appearance(*map(concatenated, zip(*parts, strict=True)))
     return with_palette(packed, palette, fields)
 
 
@@ -175,9 +176,10 @@ def appearance_of(
         goals: `Appearance.goal` by object id; other objects have 0.
     """
     count, surface = len(mesh.faces), mesh.surface
-    look = empty_appearance()
+    look, normals = empty_appearance(), None
     if "normal" in fields:
-        look = look._replace(normal=np.pad(normals_of(mesh), ((0, 0), (0, 1))).astype(np.float32))
+        normals = normals_of(mesh)
+        look = look._replace(normal=np.pad(normals, ((0, 0), (0, 1))).astype(np.float32))
     if "object_id" in fields:
         known = None if surface is None else surface.object_id
         look = look._replace(object_id=np.zeros(count, np.int32) if known is None else np.maximum(known, 0))
@@ -192,7 +194,7 @@ def appearance_of(
     if not set(ID_FIELDS).isdisjoint(fields) and surface is not None and surface.tile is not None:
         look = _with_tiles(look, mesh, _common_rows(surface, categories), first, goals)
     if "paint" in fields:
-        paint, patches, small = _painted(mesh, palette, first, "finish" in fields)
+        paint, patches, small = _painted(mesh, palette, first, "finish" in fields, normals)
         look = look._replace(paint=paint, patches=patches, small_patches=small)
     return look
 
@@ -295,22 +297,25 @@ def _small_patches(
 
 
 def _painted(
-    mesh: TriangleMesh, palette: Palette, first: Appearance[int], with_finish: bool
+    mesh: TriangleMesh, palette: Palette, first: Appearance[int], with_finish: bool, normals: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`Appearance.paint` i32 [F], `Appearance.patches` f32 [R, 16] and `Appearance.small_patches` of a mesh."""
+    """`Appearance.paint` i32 [F], `Appearance.patches` f32 [R, 16] and `Appearance.small_patches` of a mesh.
+
+    `normals`: those of its faces, where they are known.
+    """
     surface, first_patch, none_small = mesh.surface, first.patches, np.empty((0, SMALL_WIDTH), np.int32)
     if surface is None:
         paint = np.full(len(mesh.faces), ~palette.add(PLAIN, ()), np.int32)
         return paint, np.empty((0, PATCH_WIDTH), np.float32), none_small
-    used, places = np.unique(surface.material, return_inverse=True)
+    used = np.flatnonzero(np.bincount(surface.material, minlength=len(surface.materials)))
     finish = [FIXED] * len(surface.materials)
     if with_finish and surface.finish is not None:
         finish = finish_rows(surface.finish)
     rows = np.array([palette.add(surface.materials[m], surface.textures, finish[m]) for m in used], np.int32)
-    material = rows[places]
     textured, tinted = _kinds(surface)
     of_surface = np.zeros(len(surface.materials), np.int32)
     of_surface[used] = rows
+    material = of_surface[surface.material]
     is_small, small = _small_patches(mesh, textured, tinted, of_surface)
     textured = textured & ~is_small
     paint, num_textured = ~material, int(textured.sum())
@@ -323,7 +328,8 @@ def _painted(
     bits = patches.view(np.int32)
     if num_textured:
         uv = _near_zero(surface, textured)
-        patches[:num_textured] = _linear(mesh, textured, uv, normals_of(mesh._replace(faces=mesh.faces[textured])))
+        faced = normals_of(mesh._replace(faces=mesh.faces[textured])) if normals is None else normals[textured]
+        patches[:num_textured] = _linear(mesh, textured, uv, faced)
         bits[:num_textured, LINK] = links[textured]
         bits[:num_textured, MATERIAL] = material[textured]
     if len(tint_rows):

@@ -16,6 +16,7 @@ from batchnav.navmesh.heap import SearchScratch, search_scratch, search_size
 from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.runtime.device import resolve_device
 from batchnav.runtime.kernels.arrays import to_device, view
+from batchnav.runtime.parallel import concatenated, in_threads
 from batchnav.scene.appearance import (
     Appearance,
     appearance_fields,
@@ -144,7 +145,7 @@ class SceneBank:
         goals, names = None, tuple(goal_categories or ())
         if goal_categories is not None:
             names = names or categories_of(scenes)
-            goals = to_device(pack_goals([goals_of(scene, names) for scene in scenes]), device)
+            goals = to_device(pack_goals(in_threads(lambda scene: goals_of(scene, names), scenes)), device)
         first = np.cumsum([0, *(len(scene.mesh.faces) for scene in scenes[:-1])])
         look, fields, categories = None, appearance_fields(appearance), {"": 0}
         warned = frozenset() if appearance is True else fields
@@ -220,14 +221,13 @@ def pack_bvhs(trees: Sequence[BVH]) -> BVHData[np.ndarray]:
         raise ArgumentError(
             f"scenes: found {num_triangles} triangles, expected fewer than {MAX_TRIANGLES}; load fewer scenes"
         )
-    roots = np.zeros(len(trees), np.int32)
-    nodes, numbers, first_node, first_triangle = [], [], 0, 0
-    for i, tree in enumerate(trees):
-        roots[i] = first_node + is_small
-        rows = placed_nodes(tree.nodes, first_node, first_triangle, is_small)
-        nodes.append(rows)
-        numbers.append(tree.order + np.int32(first_triangle))
-        first_node += len(rows)
-        first_triangle += len(tree.triangles)
-    triangles = np.concatenate([tree.triangles for tree in trees])
-    return BVHData(np.concatenate(nodes), triangles, np.concatenate(numbers), roots)
+    first_node = np.cumsum([0, *(len(tree.nodes) + is_small for tree in trees[:-1])]).tolist()
+    first_triangle = np.cumsum([0, *(len(tree.triangles) for tree in trees[:-1])]).tolist()
+
+    def placed(i: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = placed_nodes(trees[i].nodes, first_node[i], first_triangle[i], is_small)
+        return rows, trees[i].order + np.int32(first_triangle[i])
+
+    nodes, numbers = zip(*in_threads(placed, range(len(trees))), strict=True)
+    triangles, roots = concatenated([tree.triangles for tree in trees]), np.array(first_node, np.int32) + is_small
+    return BVHData(concatenated(nodes), triangles, concatenated(numbers), roots)

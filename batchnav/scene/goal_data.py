@@ -19,6 +19,7 @@ from batchnav.navmesh.data import as_int
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.kernels.decorators import inline_function
 from batchnav.runtime.kernels.intrinsics import load4
+from batchnav.runtime.parallel import concatenated
 from batchnav.scene.goal_field import CELL, distance_fields, make_grid
 from batchnav.scene.goals import SceneGoals
 from batchnav.scene.scene import Scene
@@ -147,7 +148,7 @@ def pack_goals(parts: Sequence[GoalData[np.ndarray]]) -> GoalData[np.ndarray]:
             raise ArgumentError(
                 f"scenes: found {first.field} rows of distance fields, expected fewer than {2**31}; load fewer scenes"
             )
-    return GoalData(*map(np.concatenate, zip(*found, strict=True)))._replace(keys=parts[0].keys)
+    return GoalData(*map(concatenated, zip(*found, strict=True)))._replace(keys=parts[0].keys)
 
 
 # Kernels. `row`: scene * C + category.

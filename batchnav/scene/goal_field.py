@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import prange
 
 from batchnav.geometry.polygon import ZERO
 from batchnav.geometry.pose import distance, point_at
@@ -25,7 +24,8 @@ from batchnav.navmesh.line_of_sight import in_line_of_sight
 from batchnav.navmesh.locate import distance_to_polygon, nearest_polygon
 from batchnav.navmesh.navmesh import NavMesh
 from batchnav.runtime.kernels.arrays import view
-from batchnav.runtime.kernels.decorators import cpu_function, cpu_kernel
+from batchnav.runtime.kernels.decorators import cpu_function
+from batchnav.runtime.parallel import in_threads
 
 # Grid over a navmesh on which distance fields are computed: columns of 0.1 m, with a node per floor in each
 
@@ -192,16 +192,13 @@ def distance_fields(navmesh: NavMesh, grid: GoalGrid, sources: Sequence[np.ndarr
     nearest = np.full((len(sources), len(grid.points)), -1, np.int32)
     if values.size and len(points):
         scratch = view(search_scratch(search_size(navmesh.data), len(sources), torch.device("cpu")))
-        _spread_all(navmesh.data, grid, points, first, scratch, values, nearest)
+
+        def spread(s: int) -> None:
+            own = points[first[s] : first[s + 1]]
+            _spread(navmesh.data, grid, own, scratch, np.int64(s), values[s], nearest[s])
+
+        in_threads(spread, range(len(sources)))
     return values, nearest
-
-
-@cpu_kernel
-def _spread_all(nav, grid, points, first, scratch, values_out, nearest_out):
-    """`_spread` of every set."""
-    for k in prange(len(first) - 1):
-        s = np.int64(k)
-        _spread(nav, grid, points[first[s] : first[s + 1]], scratch, s, values_out[s], nearest_out[s])
 
 
 @cpu_function

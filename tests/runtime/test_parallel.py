@@ -1,5 +1,6 @@
-"""The same work on many items, in processes."""
+"""The same work on many items, in processes and threads."""
 
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -7,8 +8,10 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 
+import numpy as np
 import pytest
 import torch
 from joblib.externals.loky import ProcessPoolExecutor
@@ -194,3 +197,37 @@ def test_an_interrupt_is_silent_in_processes_that_start_or_wait(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=600)
     assert errors.count("Traceback") == 1 and errors.splitlines()[-1] == "KeyboardInterrupt"  # of the caller
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_threads_return_results_in_order_and_work_alone_within(monkeypatch, cores):
+    monkeypatch.setattr(parallel, "num_threads", lambda: cores)
+    meet = threading.Barrier(cores)
+    shown = []
+
+    @contextlib.contextmanager
+    def progress(title, total):
+        yield lambda done: shown.append((title, done, total))
+
+    monkeypatch.setattr(parallel, "progress_bar", progress)
+
+    def work(item):
+        if item < cores:
+            meet.wait(timeout=60)  # as many threads as cores
+        return parallel.in_threads(lambda each: (each, threading.get_ident()), [item, item + 1])
+
+    found = parallel.in_threads(work, range(5), "items")
+    assert [[each for each, _ in part] for part in found] == [[k, k + 1] for k in range(5)]
+    assert all(len({thread for _, thread in part}) == 1 for part in found) and shown[-1] == ("items", 5, 5)
+
+
+def test_an_error_in_a_thread_is_raised_here(monkeypatch):
+    monkeypatch.setattr(parallel, "num_threads", lambda: 2)
+    with pytest.raises(ZeroDivisionError):
+        parallel.in_threads(lambda item: 1 // item, [1, 0, 2])
+
+
+def test_concatenation_in_threads_is_that_of_numpy():
+    arrays = [np.arange(6 * k, dtype=np.int32).reshape(-1, 2) for k in (3, 0, 1)]
+    found = parallel.concatenated(arrays)
+    assert found.dtype == np.int32 and np.array_equal(found, np.concatenate(arrays))

@@ -41,7 +41,7 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import FAMILIES
 from batchnav.runtime.files import as_path
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
-from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
+from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel, in_threads
 from batchnav.scene.axes import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES as MESH_SUFFIXES
@@ -164,8 +164,10 @@ def load_all(
     with contextlib.closing(
         in_parallel(functools.partial(_load_new, load), new, "scenes", SCENES_PER_WORKER)
     ) as results:
-        made = {ref.scene_id: scene or load(ref) for ref, scene in zip(new, results, strict=True)}
-    return [made.get(ref.scene_id) or load(ref) for ref in refs]
+        made = {ref.scene_id: scene for ref, scene in zip(new, results, strict=True) if scene is not None}
+    mapped = {ref.scene_id: ref for ref in refs if ref.scene_id not in made}
+    made |= zip(mapped, in_threads(load, mapped.values(), "scenes read"), strict=True)
+    return [made[ref.scene_id] for ref in refs]
 
 
 def map_scenes(
@@ -202,7 +204,7 @@ def _is_mapped(ref: SceneRef, settings: NavMeshSettings | None, appearance: bool
 
 
 def _load_new(load: Callable[[SceneRef], Scene], ref: SceneRef) -> Scene | None:
-    """`load`; but None for a procedural or prepared scene: the caller maps it, with new parts from the cache."""
+    """`load`; but None for a procedural or prepared scene: the caller maps its file of the cache."""
     scene = load(ref)
     return None if isinstance(ref, GeneratedRef) or (isinstance(ref, FileRef) and ref.is_prepared) else scene
 

@@ -158,8 +158,8 @@ lean_kernel = _loop_kernel(_nrt=False)
 
 
 def cpu_function(function):
-    """Compile a serial function for the CPU (tree building, baking); cached on disk."""
-    return _kept_on_disk(numba.njit(**_OPTIONS, cache=True), function)
+    """Compile a serial function for the CPU (tree building, baking); cached on disk. It releases Python's lock."""
+    return _kept_on_disk(numba.njit(**_OPTIONS, cache=True, nogil=True), function)
 
 
 def _with_cubins(kernel, function):
