@@ -1,6 +1,5 @@
 """The same work on many items, in processes and threads."""
 
-import contextlib
 import functools
 import multiprocessing
 import os
@@ -203,28 +202,30 @@ def test_an_interrupt_is_silent_in_processes_that_start_or_wait(tmp_path):
 def test_threads_return_results_in_order_and_work_alone_within(monkeypatch, cores):
     monkeypatch.setattr(parallel, "num_threads", lambda: cores)
     meet = threading.Barrier(cores)
-    shown = []
-
-    @contextlib.contextmanager
-    def progress(title, total):
-        yield lambda done: shown.append((title, done, total))
-
-    monkeypatch.setattr(parallel, "progress_bar", progress)
 
     def work(item):
         if item < cores:
             meet.wait(timeout=60)  # as many threads as cores
         return parallel.in_threads(lambda each: (each, threading.get_ident()), [item, item + 1])
 
-    found = parallel.in_threads(work, range(5), "items")
+    found = parallel.in_threads(work, range(5))
     assert [[each for each, _ in part] for part in found] == [[k, k + 1] for k in range(5)]
-    assert all(len({thread for _, thread in part}) == 1 for part in found) and shown[-1] == ("items", 5, 5)
+    assert all(len({thread for _, thread in part}) == 1 for part in found)
 
 
-def test_an_error_in_a_thread_is_raised_here(monkeypatch):
+def test_an_error_in_a_thread_is_raised_here_and_ends_the_iteration(monkeypatch):
     monkeypatch.setattr(parallel, "num_threads", lambda: 2)
+    taken = []
+
+    def items():
+        for k in range(1000):
+            taken.append(k)
+            yield k
+            time.sleep(0.01)
+
     with pytest.raises(ZeroDivisionError):
-        parallel.in_threads(lambda item: 1 // item, [1, 0, 2])
+        parallel.in_threads(lambda item: 1 // (item - 1), items())
+    assert len(taken) < 1000
 
 
 def test_concatenation_in_threads_is_that_of_numpy():

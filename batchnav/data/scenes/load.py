@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import itertools
 import logging
 import math
 import os
@@ -160,14 +161,15 @@ def load_all(
     )  # fmt: skip
     # Mapping a file of the cache, or a prepared scene, takes less time than starting a process.
     new = [ref for ref in refs if not _is_mapped(ref, settings, appearance is not False)]
+    unmapped = {ref.scene_id for ref in new}
     # Closing stops the processes: the traceback of an error would keep the generator alive.
     with contextlib.closing(
         in_parallel(functools.partial(_load_new, load), new, "scenes", SCENES_PER_WORKER)
     ) as results:
-        made = {ref.scene_id: scene for ref, scene in zip(new, results, strict=True) if scene is not None}
-    mapped = {ref.scene_id: ref for ref in refs if ref.scene_id not in made}
-    made |= zip(mapped, in_threads(load, mapped.values(), "scenes read"), strict=True)
-    return [made[ref.scene_id] for ref in refs]
+        others = {ref.scene_id: ref for ref in refs if ref.scene_id not in unmapped}.values()
+        pairs = itertools.chain(zip(new, results, strict=True), ((ref, None) for ref in others))
+        scenes = dict(in_threads(lambda pair: (pair[0].scene_id, pair[1] or load(pair[0])), pairs))
+    return [scenes[ref.scene_id] for ref in refs]
 
 
 def map_scenes(
