@@ -9,9 +9,8 @@ import os
 import pickle
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, TypeVar
@@ -130,25 +129,15 @@ _thread = threading.local()
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Results of `work(item)` in the order of the items, by at most `num_threads` threads.
 
-    For work that releases Python's lock: a `cpu_function`, a file, NumPy on large arrays. A `cpu_kernel` uses one
-    thread there. Work begins while this thread iterates over the items; an error ends the iteration. A call within such
-    a thread works in that thread.
+    For work that releases Python's lock: a `cpu_function`, or NumPy on large arrays. A `cpu_kernel` uses one thread
+    there. A call within such a thread works in that thread.
     """
-    if getattr(_thread, "works", False) or num_threads() < 2:
+    items = list(items)
+    count = 1 if getattr(_thread, "works", False) else min(num_threads(), len(items))
+    if count < 2:
         return list(map(work, items))
-    results, waiting = [], deque[Future[R]]()
-    with ThreadPoolExecutor(num_threads(), initializer=_begin_thread) as pool:
-        try:
-            for item in items:
-                waiting.append(pool.submit(work, item))
-                while waiting and waiting[0].done():
-                    results.append(waiting.popleft().result())
-            while waiting:
-                results.append(waiting.popleft().result())
-        finally:
-            for future in waiting:
-                future.cancel()
-    return results
+    with ThreadPoolExecutor(count, initializer=_begin_thread) as pool:
+        return list(pool.map(work, items))
 
 
 def concatenated(arrays: Sequence[np.ndarray]) -> np.ndarray:

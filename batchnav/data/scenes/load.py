@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import itertools
 import logging
 import math
 import os
@@ -42,7 +41,7 @@ from batchnav.navmesh.settings import NavMeshSettings
 from batchnav.procedural import FAMILIES
 from batchnav.runtime.files import as_path
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, precompile
-from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel, in_threads
+from batchnav.runtime.parallel import SCENES_PER_WORKER, in_parallel
 from batchnav.scene.axes import Up
 from batchnav.scene.images import AppearanceConfig
 from batchnav.scene.mesh import SUFFIXES as MESH_SUFFIXES
@@ -161,15 +160,12 @@ def load_all(
     )  # fmt: skip
     # Mapping a file of the cache, or a prepared scene, takes less time than starting a process.
     new = [ref for ref in refs if not _is_mapped(ref, settings, appearance is not False)]
-    unmapped = {ref.scene_id for ref in new}
     # Closing stops the processes: the traceback of an error would keep the generator alive.
     with contextlib.closing(
         in_parallel(functools.partial(_load_new, load), new, "scenes", SCENES_PER_WORKER)
     ) as results:
-        others = {ref.scene_id: ref for ref in refs if ref.scene_id not in unmapped}.values()
-        pairs = itertools.chain(zip(new, results, strict=True), ((ref, None) for ref in others))
-        scenes = dict(in_threads(lambda pair: (pair[0].scene_id, pair[1] or load(pair[0])), pairs))
-    return [scenes[ref.scene_id] for ref in refs]
+        made = {ref.scene_id: scene or load(ref) for ref, scene in zip(new, results, strict=True)}
+    return [made.get(ref.scene_id) or load(ref) for ref in refs]
 
 
 def map_scenes(
@@ -206,7 +202,7 @@ def _is_mapped(ref: SceneRef, settings: NavMeshSettings | None, appearance: bool
 
 
 def _load_new(load: Callable[[SceneRef], Scene], ref: SceneRef) -> Scene | None:
-    """`load`; but None for a procedural or prepared scene: the caller maps its file of the cache."""
+    """`load`; but None for a procedural or prepared scene: the caller maps it, with new parts from the cache."""
     scene = load(ref)
     return None if isinstance(ref, GeneratedRef) or (isinstance(ref, FileRef) and ref.is_prepared) else scene
 
