@@ -29,8 +29,8 @@ SECONDS = 1.0
 class Compilations(events.Listener):
     """Announces the kernels that numba compiles; nested compilations count as one.
 
-    numba sends an event for each compilation on the CPU. For CUDA it sends none, so `compiled_once` calls `begin` and
-    `end`.
+    numba sends an event for each compilation on the CPU. For CUDA some versions send none, and some one without a name,
+    so `compiled_once` calls `begin` and `end`.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Compilations(events.Listener):
         self._depth, self._start = 0, 0.0
 
     def on_start(self, event: Any) -> None:
-        """Start of a compilation for the CPU."""
-        self.begin(name_of(event.data["dispatcher"].py_func))
+        """Start of a compilation."""
+        self.begin(_name(event))
 
     def on_end(self, event: Any) -> None:
-        """End of a compilation for the CPU."""
-        self.end(name_of(event.data["dispatcher"].py_func))
+        """End of a compilation."""
+        self.end(_name(event))
 
     def begin(self, name: str) -> None:
         """Start of the compilation of a kernel, possibly within another one."""
@@ -62,6 +62,11 @@ class Compilations(events.Listener):
             if took >= SECONDS:
                 so_far = f"{number_of(self.count, 'kernel')} so far, {self.seconds:.0f} s"
                 announce(f"compiled {name} in {took:.0f} s; {so_far}")
+
+
+def _name(event: Any) -> str:
+    known = isinstance(event.data, dict) and "dispatcher" in event.data
+    return name_of(event.data["dispatcher"].py_func) if known else "a CUDA kernel"
 
 
 def name_of(kernel: Callable) -> str:
@@ -124,7 +129,7 @@ def compiled_once(dispatcher: Any) -> Any:
 
 @contextlib.contextmanager
 def _announced(name: str) -> Iterator[None]:
-    """Count and announce the compilation within, which for the CPU numba's events are within."""
+    """Count and announce the compilation within; numba's events come within it, and count no further one."""
     compilations.begin(name)
     try:
         yield
