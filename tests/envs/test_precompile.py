@@ -136,7 +136,7 @@ def test_a_program_is_started_once_in_a_process(started):
 
 def test_a_program_is_started_once_for_a_task_its_sensors_and_a_device(monkeypatch, started):
     cuda = torch.device("cuda", 1)
-    monkeypatch.setattr(process.torch, "empty", lambda size, device: None)
+    monkeypatch.setattr(process.torch, "empty", lambda size, dtype, device: None)
     others = [{**ENV, "sensors": ["depth"]}, {**ENV, "task": {"name": "explore"}}]
     for _ in range(2):
         for env in (ENV, *others):
