@@ -60,7 +60,8 @@ def precompile(*programs: str, env_config: Mapping[str, Any] | None = None, devi
     new = {name: str(path) for name, path in wanted.items() if path is not None and not path.exists()}
     names, processes = list(new), min(len(new), num_threads() - 1) if sys.executable else 0
     if processes and device is not None and device.type == "cuda":
-        torch.empty(1, dtype=torch.uint8, device=device)  # so that this process, not another, has a GPU that only one may use
+        # First here, so that a GPU which only one process may use belongs to this one.
+        torch.empty(1, dtype=torch.uint8, device=device)
     for k in range(processes):
         own = {name: new[name] for name in names[k::processes]}
         arguments = [json.dumps([*map(str, sys.path)]), json.dumps(own), json.dumps(env_config or {}), str(device)]
