@@ -301,7 +301,7 @@ def _painted(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`Appearance.paint` i32 [F], `Appearance.patches` f32 [R, 16] and `Appearance.small_patches` of a mesh.
 
-    `normals`: those of its faces, where they are known.
+    `normals`: f64 [F, 3], `normals_of` the mesh; None: not computed yet.
     """
     surface, first_patch, none_small = mesh.surface, first.patches, np.empty((0, SMALL_WIDTH), np.int32)
     if surface is None:

@@ -12,13 +12,17 @@ from worlds import write_floor
 
 from batchnav import load_scene
 from batchnav.cli import main, measure
+from batchnav.config import from_dict
 from batchnav.data.formats import EpisodeDataset
 from batchnav.data.goals.point import generate_episodes
 from batchnav.navmesh.settings import NavMeshSettings
+from batchnav.runtime.distributed import Ranks
 from batchnav.runtime.kernels import precompile as process
 from batchnav.runtime.kernels.precompile import ENVIRONMENT_KERNELS, SCENE_KERNELS, SHORTEST_PATH_KERNELS, precompile
 from batchnav.scene import scene
 from batchnav.scene.mesh import load_mesh
+from batchnav.training import environment
+from batchnav.training.config import TrainingConfig
 
 NEEDS = """
 import torch
@@ -94,6 +98,22 @@ def test_baking_and_shortest_paths_are_precompiled_on_request(monkeypatch, tmp_p
         asked.clear()
         main(["evaluate", agent, "--episodes", str(few), "--device", "cpu", "--out", str(tmp_path)])
         assert [program for program in asked if program != SCENE_KERNELS] == expected
+
+
+@pytest.mark.parametrize("expert", ["", "shortest_path"])
+def test_a_training_precompiles_its_environment_and_its_expert(monkeypatch, expert):
+    class Asked(Exception):
+        """Ends the test before scenes are made."""
+
+    def ask(*programs, env_config, device):
+        raise Asked(programs, env_config["task"]["name"], device)
+
+    monkeypatch.setattr(environment, "precompile", ask)
+    run = from_dict(TrainingConfig, {"imitation": {"expert": expert}})
+    with pytest.raises(Asked) as asked:
+        environment.make_environment(run, Ranks(torch.device("cpu")))
+    experts = (SHORTEST_PATH_KERNELS,) if expert else ()
+    assert asked.value.args == ((ENVIRONMENT_KERNELS, SCENE_KERNELS, *experts), "pointnav", torch.device("cpu"))
 
 
 @pytest.fixture

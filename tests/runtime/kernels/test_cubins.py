@@ -13,7 +13,7 @@ import torch
 from numba import types as nb
 
 from batchnav.runtime.kernels import compile_lock, cubins
-from batchnav.runtime.kernels.decorators import cuda, device_function
+from batchnav.runtime.kernels.decorators import cuda, device_function, exact_cuda_kernel
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 ARGUMENTS = (nb.float32[::1], nb.float32[::1])
@@ -106,20 +106,17 @@ def test_processes_compile_in_turn_and_name_the_kernel(capability, tmp_path, mon
     monkeypatch.setattr(compile_lock, "announce", lines.append)
     monkeypatch.setattr(compile_lock, "SECONDS", 0.0)
     monkeypatch.setattr(compile_lock, "versioned_cache_folder", lambda kind, module: tmp_path)
-    counted = compile_lock.compilations.count
-    kernels = []
-    for _ in range(2):
-        kernel = cuda.jit(_double)
-        kernel._cache = cubins.CubinCache(kernel)
-        kernels.append(compile_lock.compiled_once(kernel))
+    monkeypatch.setattr(_double, "__module__", "batchnav.part")  # only kernels of the package are cached
+    counted, kernels = compile_lock.compilations.count, [exact_cuda_kernel(_double) for _ in range(2)]
     with open(tmp_path / "_double.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         thread = threading.Thread(target=kernels[0].compile, args=(ARGUMENTS,))
         thread.start()
-        while not any(line.startswith("waiting for another process") for line in lines):
+        while thread.is_alive() and not lines:
             time.sleep(0.01)
+        assert lines == ["waiting for another process to compile part._double"]
     thread.join(timeout=60)
-    assert lines[-1].startswith(f"compiled {__name__}._double in "), lines
+    assert lines[-1].startswith("compiled part._double in "), lines
     kernels[1].compile(ARGUMENTS)
     assert [bool(kernel._cache_misses) for kernel in kernels] == [True, False]
     assert compile_lock.compilations.count == counted + 1
